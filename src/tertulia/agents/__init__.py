@@ -1,0 +1,1 @@
+"""Who answers: the model loop and the models it talks to."""

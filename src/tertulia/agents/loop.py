@@ -1,0 +1,127 @@
+"""The loop of an agent: show the model the conversation, run the tools it calls, until it has answered."""
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any, cast
+
+from tertulia.agents import prompt
+from tertulia.agents.models import ModelStream
+from tertulia.agents.port import Output
+from tertulia.agents.steps import Steps
+from tertulia.core.errors import AgentLimit, TurnError
+from tertulia.core.model import ContextMessage
+from tertulia.core.turns import Answer, Turn
+from tertulia.tools.port import Tool
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessageChunk, BaseMessage
+    from langchain_core.runnables import Runnable
+
+    Model = Runnable[list[BaseMessage], BaseMessage]
+
+_RETRIES = 2
+
+
+class LocalAgent:
+    """An agent of this server: one model, one prompt, some tools, and limits on steps and length."""
+
+    def __init__(
+        self, model: "BaseChatModel", name: str, system: str, tools: list[Tool], *,
+        timeout: float, steps: int, longest: int,
+    ) -> None:  # fmt: skip
+        self.model_name = name
+        self._system = system
+        self._tools = {tool.name: tool for tool in tools}
+        self._model = cast(
+            "Model", model.bind_tools([_declaration(tool) for tool in tools]) if tools else model
+        )
+        self._timeout = timeout
+        self._steps = steps
+        self._longest = longest
+
+    async def answer(
+        self, turn: Turn, history: list[ContextMessage], steps: list[ContextMessage], output: Output
+    ) -> Answer:
+        """Answer the turn's message, going on after the steps that earlier attempts recorded."""
+        shown = prompt.messages(self._system, turn, history)
+        done = Steps(turn, self._tools, output)
+        shown += await done.resume(steps)
+        usage: dict[str, int] = {}
+        said: list[str] = []
+        for _ in range(self._steps):
+            reply = _Reply(output, self._longest - sum(map(len, said)), quiet=bool(said))
+            await self._ask(shown, reply, usage)
+            said.append(reply.text)
+            calls = reply.tool_calls()
+            if not calls:
+                return Answer("".join(said), done.structured, tuple(done.actions), usage or None, self.model_name)
+            shown += await done.run(calls)
+        raise AgentLimit
+
+    async def _ask(self, shown: "list[BaseMessage]", reply: "_Reply", usage: dict[str, int]) -> None:
+        """One call of the model. What fails before the first word may be tried again, a little later."""
+        for attempt in range(_RETRIES + 1):
+            try:
+                async with ModelStream(self._model.astream(shown), timeout=self._timeout) as chunks:
+                    async for chunk in chunks:
+                        reply.take(chunk)
+                        _add_usage(usage, chunk)
+                return
+            except TurnError as error:
+                if reply.begun or not error.temporary or attempt == _RETRIES:
+                    raise
+                await asyncio.sleep(min(error.retry_after or 0.3 * 2**attempt, 5) * random.uniform(0.5, 1.5))  # noqa: S311
+
+
+class _Reply:
+    """One answer of the model as it comes in: words go out at once, tool calls are gathered."""
+
+    def __init__(self, output: Output, room: int, *, quiet: bool) -> None:
+        self._output = output
+        self._room = room
+        self._parts: list[str] = []
+        self._length = 0
+        self._calling: AIMessageChunk | None = None
+        self.begun = quiet
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts)
+
+    def take(self, chunk: "AIMessageChunk") -> None:
+        content = chunk.content
+        text = content if isinstance(content, str) else str(chunk.text)
+        if text:
+            self.begun = True
+            self._length += len(text)
+            if self._length > self._room:
+                raise AgentLimit("The answer grew longer than this server allows.")
+            self._parts.append(text)
+            self._output.text(text)
+        if chunk.tool_call_chunks:
+            self.begun = True
+            self._calling = chunk if self._calling is None else self._calling + chunk
+
+    def tool_calls(self) -> list[dict[str, Any]]:
+        """The calls the model made, well-formed or not: both kinds are answered."""
+        if self._calling is None:
+            return []
+        good = [dict(call) for call in self._calling.tool_calls]
+        bad = [
+            {"id": call["id"], "name": call["name"], "args": None}
+            for call in self._calling.invalid_tool_calls
+        ]
+        return good + bad
+
+
+def _add_usage(usage: dict[str, int], chunk: "AIMessageChunk") -> None:
+    """A stream reports its usage in parts that add up."""
+    counted = chunk.usage_metadata
+    if counted:
+        for name in ("input_tokens", "output_tokens", "total_tokens"):
+            usage[name] = usage.get(name, 0) + counted[name]
+
+
+def _declaration(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}

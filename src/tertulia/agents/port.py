@@ -1,0 +1,32 @@
+"""Who answers, as the worker sees it."""
+
+from typing import Any, Protocol
+
+from tertulia.core.model import ContextMessage
+from tertulia.core.turns import Answer, Turn
+
+
+class Output(Protocol):
+    """Where an agent's words and steps go while it works."""
+
+    def text(self, delta: str) -> None:
+        """Some more of the answer."""
+        ...
+
+    async def tool_called(self, call_id: str, name: str, arguments: dict[str, Any]) -> None:
+        """A tool is about to be run; once this returns, that is on record."""
+        ...
+
+    async def tool_returned(
+        self, call_id: str, name: str, result: str, is_error: bool, extra: dict[str, Any]
+    ) -> None:
+        """What came of it; once this returns, that is on record."""
+        ...
+
+
+class Agent(Protocol):
+    """Answers a turn from what it is shown. Raises a `TurnError` when it cannot."""
+
+    async def answer(
+        self, turn: Turn, history: list[ContextMessage], steps: list[ContextMessage], output: Output
+    ) -> Answer: ...

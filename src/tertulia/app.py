@@ -1,0 +1,141 @@
+"""The composition root of a server: services, faces, and a worker beside them if wanted."""
+
+import contextlib
+import socket as sockets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import uvicorn
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme
+
+from tertulia import __version__
+from tertulia.accept import Reception
+from tertulia.faces import conversations, errors, messages, notifications, operations, socket
+from tertulia.faces.auth import Tokens
+from tertulia.faces.gate import Gate
+from tertulia.faces.limits import Limits
+from tertulia.queue.hints import Hints
+from tertulia.settings import Settings
+from tertulia.store.conversations import Conversations
+from tertulia.store.users import Users
+from tertulia.wiring import Services, services
+from tertulia.worker.process import worker
+
+Announce = Callable[[str], None]
+
+
+def application(parts: Services) -> Litestar:
+    """All faces over these services."""
+    settings = parts.settings
+    gate = Gate(
+        Tokens(settings),
+        Limits(settings.user_requests_per_minute, settings.tenant_requests_per_minute),
+        Users(parts.database),
+    )
+    state = State(
+        {
+            "settings": settings,
+            "gate": gate,
+            "database": parts.database,
+            "pipeline": parts.pipeline,
+            "relay": parts.relay,
+            "publisher": parts.publisher,
+            "hints": Hints(parts.pipeline),
+            "messages": parts.messages,
+            "notifications": parts.notifications,
+            "conversations": Conversations(parts.database, settings.queued_per_conversation),
+            "reception": Reception(
+                parts.messages, parts.publisher, parts.events,
+                agent_id=settings.agent_id, longest=settings.message_chars,
+            ),
+            "peers": {},
+        }
+    )  # fmt: skip
+    return Litestar(
+        route_handlers=[
+            *messages.ROUTES,
+            *conversations.ROUTES,
+            *notifications.ROUTES,
+            *operations.ROUTES,
+            *socket.ROUTES,
+        ],
+        middleware=[gate.middleware],
+        exception_handlers=errors.HANDLERS,
+        request_max_body_size=settings.body_bytes,
+        state=state,
+        openapi_config=_openapi(),
+        logging_config=None,
+        debug=False,
+    )
+
+
+def _openapi() -> OpenAPIConfig:
+    return OpenAPIConfig(
+        title="Tertulia",
+        version=__version__,
+        description="Conversations with agents. Sign in with a bearer token (`tertulia token --user you`).",
+        path="/docs",
+        render_plugins=[JsonRenderPlugin(path="/openapi.json")],
+        components=[Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")})],
+        security=[{"token": []}],
+    )
+
+
+async def serve(settings: Settings, *, with_worker: bool, announce: Announce) -> None:
+    """Serve until SIGTERM or SIGINT; running turns may end first."""
+    listening = _listen(settings.host, settings.port)
+    async with services(settings) as parts, _worker(parts, wanted=with_worker):
+        config = uvicorn.Config(
+            application(parts),
+            loop="uvloop",
+            http="httptools",
+            ws="websockets-sansio",
+            ws_max_size=65_536,
+            ws_per_message_deflate=False,
+            ws_ping_interval=30.0,
+            ws_ping_timeout=30.0,
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=5,
+        )
+        server = _Server(config, lambda: announce(_address(listening)))
+        await server.serve(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._started = started
+
+    async def startup(self, sockets: "list[sockets.socket] | None" = None) -> None:
+        await super().startup(sockets)
+        self._started()
+
+
+@asynccontextmanager
+async def _worker(parts: Services, *, wanted: bool) -> AsyncGenerator[None]:
+    async with worker(parts) if wanted else contextlib.nullcontext():
+        yield
+
+
+def _listen(host: str, port: int) -> "sockets.socket":
+    family = sockets.AF_INET6 if ":" in host else sockets.AF_INET
+    listening = sockets.socket(family, sockets.SOCK_STREAM)
+    listening.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    listening.listen(2048)
+    return listening
+
+
+def _address(listening: "sockets.socket") -> str:
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}"

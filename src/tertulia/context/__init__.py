@@ -1,0 +1,1 @@
+"""The hot context: a cache of what a model is shown, rebuilt from the log when it is behind."""

@@ -1,0 +1,122 @@
+"""How a turn ends: the rows and the events that every end has, whatever led to it."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from tertulia.core.errors import GenerationAborted, TertuliaError
+from tertulia.core.events import Data, Event, Failed, Failure, MessageComplete, Push, Reply, TurnEnd, encode
+from tertulia.core.model import Owner, TurnStatus
+
+
+class Turn(Struct, frozen=True):
+    """A turn that a worker has taken: an agent's obligation to answer one message, in one attempt."""
+
+    id: UUID
+    owner: Owner
+    conversation: UUID
+    handle: str
+    message: UUID
+    content: str
+    said_at: datetime
+    queued_at: datetime
+    trigger_seq: int
+    agent_id: str
+    attempt: int
+    tries: int
+    epoch: int
+    context_until: int
+    context_tail: int
+    aborting: bool
+    partial: str | None
+
+    def event(self, data: Data, at: datetime) -> Event:
+        return Event(
+            type=data.type,
+            conversation_id=self.conversation,
+            turn_id=self.id,
+            attempt=self.attempt,
+            agent_id=self.agent_id,
+            timestamp=at,
+            data=data,
+        )
+
+
+class Answer(Struct, frozen=True):
+    """What an agent came to say, with what it did on the way."""
+
+    text: str
+    structured_data: dict[str, Any] | None = None
+    actions: tuple[dict[str, Any], ...] = ()
+    usage: dict[str, int] | None = None
+    model: str | None = None
+
+
+class Ending(Struct, frozen=True):
+    """Everything that is written when a turn ends, in one transaction."""
+
+    status: TurnStatus
+    answer: Answer | None = None
+    reply: UUID | None = None
+    error: TertuliaError | None = None
+
+
+class Terminal(Struct, frozen=True):
+    """The last events of a turn, kept with it until they are known to be in the event logs."""
+
+    session: list[msgspec.Raw]
+    user: list[msgspec.Raw]
+
+
+def terminal(turn: Turn, ending: Ending, http_status: int, at: datetime) -> Terminal:
+    """The events of this end, for those who watch the session and for the user wherever they are."""
+    session: list[Data] = []
+    answer, error = ending.answer, ending.error
+    if answer and ending.reply and ending.status is TurnStatus.DONE:
+        session.append(
+            MessageComplete(
+                message_id=ending.reply,
+                text=answer.text,
+                structured_data=answer.structured_data,
+                actions=list(answer.actions),
+                usage=answer.usage,
+            )
+        )
+    if error:
+        session.append(
+            Failure(code=error.code, message=str(error), status=http_status, temporary=error.temporary)
+        )
+    session.append(
+        TurnEnd(status=ending.status, message_id=turn.message, code=error.code if error else None)
+    )
+    return Terminal(
+        [msgspec.Raw(encode(turn.event(data, at))) for data in session],
+        [msgspec.Raw(encode(_push(turn, ending, at)))],
+    )
+
+
+def _push(turn: Turn, ending: Ending, at: datetime) -> Push:
+    answer = ending.answer
+    if answer and ending.reply and ending.status is TurnStatus.DONE:
+        return Reply(
+            content=answer.text,
+            session_id=turn.handle,
+            actions_taken=list(answer.actions),
+            message_id=ending.reply,
+            turn_id=turn.id,
+            conversation_id=turn.conversation,
+            timestamp=at,
+        )
+    error = ending.error or GenerationAborted()
+    return Failed(
+        content=str(error),
+        session_id=turn.handle,
+        code=error.code,
+        message_id=turn.message,
+        turn_id=turn.id,
+        conversation_id=turn.conversation,
+        timestamp=at,
+    )

@@ -1,0 +1,1 @@
+"""The event log of a session: append, replay, relay to many listeners."""

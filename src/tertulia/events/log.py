@@ -1,0 +1,99 @@
+"""The event log: dense offsets within a random generation, so that a flush, a trim or a wrong cursor is seen."""
+
+import asyncio
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
+from urllib.parse import quote
+from uuid import UUID
+
+from tertulia import ids
+from tertulia.core.model import Owner
+from tertulia.valkey import Pipeline, Script
+
+APPEND = Script(files("tertulia.events").joinpath("append.lua").read_text("utf-8"))
+_DAY = 86_400
+_PAGE = 500
+
+
+class Cursor(NamedTuple):
+    """A place in a log, written `generation.offset`: everything up to it has been seen."""
+
+    generation: str
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.generation}.{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Cursor | None":
+        """The cursor, or None for text that never was one."""
+        generation, dot, offset = text.partition(".")
+        if not dot or not generation.isalnum() or not (offset.isascii() and offset.isdigit() and len(offset) < 16):
+            return None
+        return cls(generation, int(offset))
+
+
+class Backlog(NamedTuple):
+    """What a log holds after a cursor. `gap` says that something between is gone or the cursor is not of this log."""
+
+    generation: str
+    first: int
+    events: list[bytes]
+    tail: int
+    gap: bool
+
+
+def session_log(tenant: str, conversation: UUID) -> str:
+    return "tertulia:{c:%s:%s}" % (quote(tenant, safe=""), conversation)
+
+
+def user_log(owner: Owner) -> str:
+    return "tertulia:{u:%s:%s}" % (quote(owner.tenant, safe=""), quote(owner.user, safe=""))
+
+
+class EventLog:
+    """Appends to logs and reads them back."""
+
+    def __init__(self, pipeline: Pipeline, keep: int) -> None:
+        self._pipeline = pipeline
+        self._keep = keep
+
+    async def append(self, log: str, events: Sequence[bytes], *, epoch: int = 0) -> bool:
+        """Append and publish in one step. False: a newer epoch has written, so the writer's lease is lost."""
+        return await self._pipeline.call(*self._append(log, events, epoch, None)) is not None
+
+    def begin(self, log: str, events: Sequence[bytes], once: str) -> "asyncio.Future[Any]":
+        """Append under a name: a second append under the same name does nothing. Wait for the result as you like."""
+        return self._pipeline.begin(*self._append(log, events, 0, once))
+
+    def post(self, log: str, events: Sequence[bytes]) -> None:
+        """Append without waiting: for events whose truth is in the database and whose loss is seen there."""
+        self._pipeline.post(*self._append(log, events, 0, None))
+
+    def _append(self, log: str, events: Sequence[bytes], epoch: int, once: str | None) -> tuple[bytes | str | int, ...]:
+        keys = [f"{log}:head", f"{log}:events"] + ([f"{log}:once:{once}"] if once else [])
+        return APPEND.call(keys, epoch, ids.generation(), self._keep, _DAY, f"{log}:live", *events)
+
+    async def read(self, log: str, after: Cursor | None) -> Backlog:
+        """A page of what came after the cursor; without a cursor, only where the log ends."""
+        generation, tail = await self._head(log)
+        if after is None:
+            return Backlog(generation, tail + 1, [], tail, gap=False)
+        if after.generation != generation or after.offset > tail:
+            return Backlog(generation, tail + 1, [], tail, gap=True)
+        if after.offset == tail:
+            return Backlog(generation, tail + 1, [], tail, gap=False)
+        entries = await self._pipeline.call(
+            "XRANGE", f"{log}:events", f"{after.offset + 1}-0", "+", "COUNT", _PAGE
+        )
+        if not entries or int(entries[0][0].split(b"-")[0]) != after.offset + 1:
+            return Backlog(generation, tail + 1, [], tail, gap=True)
+        return Backlog(generation, after.offset + 1, [fields[1] for _, fields in entries], tail, gap=False)
+
+    async def _head(self, log: str) -> tuple[str, int]:
+        generation, offset = await self._pipeline.call("HMGET", f"{log}:head", "gen", "off")
+        return (generation or b"0").decode(), int(offset or 0)
+
+    async def erase(self, log: str) -> None:
+        await self._pipeline.call("DEL", f"{log}:head", f"{log}:events")

@@ -1,0 +1,1 @@
+"""Protocols: each face decodes, calls the core, and encodes."""

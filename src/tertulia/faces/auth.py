@@ -1,0 +1,90 @@
+"""Tokens: signed by us or by whoever shares the secret, saying who somebody is and until when."""
+
+import time
+from collections import OrderedDict
+from typing import Any, Literal
+
+import jwt
+
+from tertulia.core.errors import Unauthenticated
+from tertulia.core.model import Principal
+from tertulia.settings import Settings
+
+_REMEMBERED = 10_000
+_LEEWAY = 30
+
+
+def sign(settings: Settings, *, user: str, tenant: str, role: Literal["user", "admin"], ttl: float) -> str:
+    """A token for this user that holds for `ttl` seconds."""
+    claims: dict[str, Any] = {
+        settings.claim_user: user,
+        settings.claim_tenant: tenant,
+        settings.claim_role: role,
+        "exp": int(time.time() + ttl),
+    }
+    if settings.audience:
+        claims["aud"] = settings.audience
+    if settings.issuer:
+        claims["iss"] = settings.issuer
+    return jwt.encode(claims, settings.secrets[0], algorithm="HS256")
+
+
+class Tokens:
+    """Verifies tokens, remembering those it has seen."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: OrderedDict[str, Principal] = OrderedDict()
+
+    def verify(self, token: str) -> Principal:
+        """Who the token says it is; raises `Unauthenticated` for one that is wrong or has expired."""
+        known = self._known.get(token)
+        if known is None:
+            known = self._known[token] = self._principal(self._claims(token))
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        if known.expires_at + _LEEWAY < time.time():
+            self._known.pop(token, None)
+            raise Unauthenticated("The token has expired. Please sign in again.")
+        return known
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        settings = self._settings
+        refused: Exception | None = None
+        for secret in settings.secrets:
+            try:
+                return jwt.decode(
+                    token,
+                    secret,
+                    algorithms=["HS256"],
+                    audience=settings.audience,
+                    issuer=settings.issuer,
+                    leeway=_LEEWAY,
+                    options={"require": ["exp", settings.claim_user, settings.claim_tenant]},
+                )
+            except jwt.InvalidTokenError as error:
+                refused = error
+            except (ValueError, TypeError, OverflowError, RecursionError) as error:
+                refused = error
+        raise Unauthenticated("The token is not valid here. Please sign in again.") from refused
+
+    def _principal(self, claims: dict[str, Any]) -> Principal:
+        settings = self._settings
+        return Principal(
+            tenant=_name(claims[settings.claim_tenant]),
+            user=_name(claims[settings.claim_user]),
+            role="admin" if claims.get(settings.claim_role) == "admin" else "user",
+            name=_text(claims.get("name")),
+            email=_text(claims.get("email")),
+            expires_at=float(claims["exp"]),
+        )
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= 200 or not value.isprintable():
+        raise Unauthenticated("The token names its user or tenant in a way that is not accepted here.")
+    return value
+
+
+def _text(value: object) -> str | None:
+    return value[:200].replace("\x00", "") if isinstance(value, str) else None

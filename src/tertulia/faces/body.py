@@ -1,0 +1,49 @@
+"""Reading what a client sent: strict JSON into a typed structure, or a 400 that says what is wrong."""
+
+import hashlib
+import json
+import re
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from tertulia.core.errors import InvalidRequest
+
+T = TypeVar("T")
+
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """The body as `kind`; unknown fields, duplicate keys and everything that is no JSON are refused."""
+    try:
+        decoded = msgspec.json.decode(body, type=kind)
+        json.loads(body, object_pairs_hook=_no_duplicates)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"The request does not fit: {error}.") from error
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidRequest("The request body is not a JSON document that can be read.") from error
+    return decoded
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise ValueError("duplicate key")
+
+
+def uuid(text: str) -> UUID | None:
+    """The UUID in its one usual form, or None."""
+    return UUID(text) if _CANONICAL.fullmatch(text) else None
+
+
+def idempotency_key(header: str | None) -> str | None:
+    if header is not None and not _KEY.fullmatch(header):
+        raise InvalidRequest("An Idempotency-Key has 1 to 255 visible ASCII characters.")
+    return header
+
+
+def digest(body: bytes) -> bytes:
+    """What tells whether a repeated request is the same."""
+    return hashlib.sha256(body).digest()

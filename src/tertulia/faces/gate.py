@@ -1,0 +1,54 @@
+"""The gate before every route: who is it, and not too often."""
+
+from typing import Any, cast
+
+from litestar import Request
+from litestar.datastructures import State
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from tertulia.core.errors import InvalidRequest, Unauthenticated
+from tertulia.core.model import Principal
+from tertulia.faces.auth import Tokens
+from tertulia.faces.limits import Limits
+from tertulia.store.users import Users
+
+Guest = Request[Any, Any, State]
+Signed = Request[Principal, Any, State]
+
+OPEN = "open"  # a route with opt={OPEN: True} needs no token
+
+
+class Gate:
+    """Finds out who asks, makes sure the database knows them, and counts."""
+
+    def __init__(self, tokens: Tokens, limits: Limits, users: Users) -> None:
+        self.tokens = tokens
+        self._limits = limits
+        self._users = users
+
+    async def admit(self, token: str) -> Principal:
+        principal = self.tokens.verify(token)
+        self._limits.check(principal.owner)
+        await self._users.meet(principal)
+        return principal
+
+    def middleware(self, app: ASGIApp) -> ASGIApp:
+        async def gated(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http" and not scope["route_handler"].opt.get(OPEN):
+                headers = dict(cast("list[tuple[bytes, bytes]]", scope["headers"]))
+                if headers.get(b"content-encoding", b"identity") != b"identity":
+                    raise InvalidRequest("Compressed request bodies are not accepted.")
+                scope["user"] = await self.admit(bearer(headers.get(b"authorization", b"")))
+            await app(scope, receive, send)
+
+        return gated
+
+
+def bearer(header: bytes) -> str:
+    """The token of an Authorization header."""
+    scheme, _, token = header.decode("latin-1").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise Unauthenticated
+    return token.strip()
+
+

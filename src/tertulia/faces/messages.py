@@ -1,0 +1,129 @@
+"""`/api/messages`: send a message and be told later (202), ask what became of it, try a failed turn again."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from litestar import Response, get, post
+from litestar.params import Parameter
+from msgspec import Meta, Struct
+
+from tertulia.accept import Reception
+from tertulia.core import errors
+from tertulia.core.model import TurnStatus
+from tertulia.faces import body as reading
+from tertulia.faces.gate import Signed
+from tertulia.faces.openapi import takes
+from tertulia.queue.publisher import Publisher
+from tertulia.store.conversations import Conversations
+from tertulia.store.messages import Accepted, Answered, Asked, Messages, Submission
+
+
+class SendMessage(Struct, frozen=True, forbid_unknown_fields=True):
+    """A message for an agent. `session_id` is your own name for the conversation; a new one begins a new one."""
+
+    content: Annotated[str, Meta(description="the text, 1 to 10,000 characters")]
+    session_id: Annotated[str | None, Meta(description="your name for the conversation, or its id")] = None
+    agent_id: Annotated[str | None, Meta(description="who should answer; the tenant's agent by default")] = None
+
+
+class Queued(Struct, frozen=True):
+    """The message is stored and will be answered."""
+
+    status: str
+    message_id: UUID
+    turn_id: UUID
+    session_id: str
+    conversation_id: UUID
+
+
+class MessageState(Struct, frozen=True):
+    """What became of a message. `status` sums its turns up; `reply` is the first one there is."""
+
+    message_id: UUID
+    session_id: str
+    conversation_id: UUID
+    content: Any
+    created_at: Any
+    status: TurnStatus
+    turns: list[Answered]
+    reply: Any = None
+
+
+IdempotencyKey = Annotated[
+    str | None,
+    Parameter(header="Idempotency-Key", description="a repeat with the same key is answered as the first was"),
+]
+
+
+@post("/api/messages", status_code=202, operation_class=takes(SendMessage), tags=["messages"], summary="Send a message")
+async def send_message(request: Signed, body: bytes, idempotency_key: IdempotencyKey = None) -> Queued:
+    """Store the message, answer 202 at once; the reply comes over `/ws` or from `GET /api/messages/{id}`."""
+    sent = reading.decode(body, SendMessage)
+    submission = submission_of(sent, "POST /api/messages", reading.idempotency_key(idempotency_key), body, request)
+    reception: Reception = request.app.state.reception
+    return queued(await reception.accept(request.user.owner, submission))
+
+
+def submission_of(sent: SendMessage, route: str, key: str | None, body: bytes, request: Signed) -> Submission:
+    return Submission(
+        content=sent.content,
+        agent_id=sent.agent_id or request.app.state.settings.agent_id,
+        route=route,
+        handle=sent.session_id,
+        named=reading.uuid(sent.session_id) if sent.session_id else None,
+        key=key,
+        body_hash=reading.digest(body) if key else None,
+    )
+
+
+def queued(accepted: Accepted) -> Queued:
+    return Queued(
+        status="queued",
+        message_id=accepted.message,
+        turn_id=accepted.turn,
+        session_id=accepted.handle,
+        conversation_id=accepted.conversation,
+    )
+
+
+@get("/api/messages/{message_id:str}", tags=["messages"], summary="What became of a message")
+async def message_state(request: Signed, message_id: str) -> MessageState:
+    """Its state (`queued`, `running`, `waiting`, `done`, `silent`, `failed`, `aborted`) and the reply."""
+    messages: Messages = request.app.state.messages
+    name = reading.uuid(message_id)
+    if name is None:
+        raise errors.MessageNotFound
+    return _state(await messages.asked(request.user.owner, name))
+
+
+def _state(asked: Asked) -> MessageState:
+    open_turns = [turn.status for turn in asked.turns if not turn.status.ended]
+    return MessageState(
+        message_id=asked.id,
+        session_id=asked.handle,
+        conversation_id=asked.conversation,
+        content=asked.content,
+        created_at=asked.created_at,
+        status=(open_turns or [turn.status for turn in asked.turns] or [TurnStatus.DONE])[0],
+        turns=asked.turns,
+        reply=next((turn.reply for turn in asked.turns if turn.reply), None),
+    )
+
+
+@post("/api/turns/{turn_id:str}/retry", status_code=202, tags=["messages"], summary="Try a failed turn again")
+async def retry_turn(request: Signed, turn_id: str) -> Response[dict[str, Any]]:
+    """Queue a failed or aborted turn again; one that is already under way is left alone."""
+    conversations: Conversations = request.app.state.conversations
+    publisher: Publisher = request.app.state.publisher
+    name = reading.uuid(turn_id)
+    if name is None:
+        raise errors.TurnNotFound
+    retried = await conversations.retry(request.user.owner, name)
+    publisher.wake(request.user.owner, retried.conversation, retried.message)
+    return Response(
+        {"status": "queued", "turn_id": name, "message_id": retried.message, "session_id": retried.handle},
+        status_code=202,
+    )
+
+
+ROUTES = [send_message, message_state, retry_turn]

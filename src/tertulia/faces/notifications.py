@@ -1,0 +1,50 @@
+"""`/api/notifications`: what agents left for one, and marking it read."""
+
+from typing import Annotated
+
+from litestar import get, patch
+from litestar.params import Parameter
+from msgspec import Struct
+
+from tertulia.core import errors
+from tertulia.faces import body as reading
+from tertulia.faces.gate import Signed
+from tertulia.faces.paging import Limit
+from tertulia.store.notifications import Notification, Notifications
+
+
+class NotificationPage(Struct, frozen=True):
+    """Newest first. `next` is the cursor of the following page."""
+
+    notifications: list[Notification]
+    next: str | None = None
+
+
+@get("/api/notifications", tags=["notifications"], summary="List one's notifications")
+async def list_notifications(
+    request: Signed,
+    unread: bool = False,
+    limit: Limit = 50,
+    cursor: Annotated[str | None, Parameter(description="`next` of the page before")] = None,
+) -> NotificationPage:
+    """Those sent to you, newest first; `unread=true` leaves out what you have read."""
+    notifications: Notifications = request.app.state.notifications
+    before = None if cursor is None else reading.uuid(cursor)
+    if cursor is not None and before is None:
+        raise errors.InvalidRequest("That cursor is not one of ours. Leave it out to begin at the newest.")
+    found = await notifications.page(request.user.owner, unread=unread, before=before, limit=limit + 1)
+    page = found[:limit]
+    return NotificationPage(page, str(page[-1].id) if len(found) > limit else None)
+
+
+@patch("/api/notifications/{notification_id:str}/read", tags=["notifications"], summary="Mark a notification as read")
+async def mark_read(request: Signed, notification_id: str) -> Notification:
+    """Note that and when you read it; doing it again changes nothing."""
+    notifications: Notifications = request.app.state.notifications
+    name = reading.uuid(notification_id)
+    if name is None:
+        raise errors.NotificationNotFound
+    return await notifications.mark_read(request.user.owner, name)
+
+
+ROUTES = [list_notifications, mark_read]

@@ -1,0 +1,314 @@
+"""`/ws`: replies and notifications as they come, and the events of the sessions one listens to."""
+
+import asyncio
+import time
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from litestar import WebSocket, websocket
+from litestar.exceptions import WebSocketDisconnect
+
+from tertulia import clock, metrics
+from tertulia.core import errors
+from tertulia.core.model import Principal
+from tertulia.events.log import Cursor, session_log, user_log
+from tertulia.events.relay import Relay, Subscription
+from tertulia.faces import body as reading
+from tertulia.faces import frames
+from tertulia.faces.gate import OPEN, Gate, bearer
+from tertulia.faces.limits import Rate
+from tertulia.faces.outlet import Outlet
+from tertulia.settings import Settings
+from tertulia.store.conversations import Conversations
+from tertulia.store.messages import Submission
+
+_AUTH_PATIENCE = 10.0
+_INBOUND_PER_MINUTE = 600
+_UNAUTHENTICATED, _FORBIDDEN_ORIGIN, _TOO_MANY = 4001, 4003, 4008
+
+
+class Closing(Exception):
+    """The socket is to be closed, for this reason."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class Peer:
+    """One connected client: who it is, what it listens to."""
+
+    def __init__(self, socket: WebSocket[Any, Any, Any], principal: Principal | None) -> None:
+        state = socket.app.state
+        settings: Settings = state.settings
+        self._socket = socket
+        self._gate: Gate = state.gate
+        self._relay: Relay = state.relay
+        self._conversations: Conversations = state.conversations
+        self._reception = state.reception
+        self._settings = settings
+        self._inbound = Rate(_INBOUND_PER_MINUTE)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._closing: asyncio.Future[Closing] = asyncio.get_running_loop().create_future()
+        self._expiry: asyncio.TimerHandle | None = None
+        self.principal = principal
+        self.outlet = Outlet(
+            socket.send_text,
+            room=settings.socket_buffer,
+            deadline=settings.socket_send_timeout,
+            drained=self._resume,
+            stuck=lambda: self._close(Closing(1011, "The client does not read.")),
+        )
+
+    async def serve(self) -> Closing | None:
+        """Talk until one side has enough; yields why it was ours."""
+        receiving = asyncio.ensure_future(self._receive())
+        try:
+            await asyncio.wait([receiving, self._closing], return_when=asyncio.FIRST_COMPLETED)
+            if self._closing.done():
+                return self._closing.result()
+            return receiving.result()
+        finally:
+            receiving.cancel()
+
+    async def leave(self) -> None:
+        if self._expiry:
+            self._expiry.cancel()
+        for subscription in self._subscriptions.values():
+            await subscription.close()
+        await self.outlet.close()
+
+    def _close(self, closing: Closing) -> None:
+        if not self._closing.done():
+            self._closing.set_result(closing)
+
+    def _resume(self) -> None:
+        for subscription in self._subscriptions.values():
+            subscription.resume()
+
+    async def _receive(self) -> Closing | None:
+        try:
+            if self.principal:
+                await self._welcome(self.principal)
+            while True:
+                wait = None if self.principal else _AUTH_PATIENCE
+                async with asyncio.timeout(wait):
+                    data = await self._socket.receive()
+                if data["type"] == "websocket.disconnect":
+                    return None
+                await self._heed(data.get("text"))
+        except TimeoutError:
+            return Closing(_UNAUTHENTICATED, "No token came in time.")
+        except WebSocketDisconnect:
+            return None
+        except errors.Unauthenticated as error:
+            self.outlet.put(frames.error(error.code, str(error)))
+            await self.outlet.flush()
+            return Closing(_UNAUTHENTICATED, str(error))
+        except Closing as closing:
+            return closing
+
+    async def _heed(self, text: str | None) -> None:
+        if text is None:
+            raise Closing(1003, "Only text frames are understood here.")
+        if self._inbound.wait("frames"):
+            raise Closing(_TOO_MANY, "Too many frames.")
+        try:
+            said = frames.decoder.decode(text)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            self.outlet.put(frames.error("INVALID_FRAME", "That frame is not understood here."))
+            return
+        try:
+            await self._answer(said)
+        except errors.Unauthenticated:
+            raise
+        except errors.TertuliaError as error:
+            handle = getattr(said, "session_id", None)
+            self.outlet.put(frames.error(error.code, str(error), session_id=handle))
+
+    async def _answer(self, said: frames.Frame) -> None:
+        if isinstance(said, frames.Auth):
+            await self._sign_in(said.token)
+        elif isinstance(said, frames.Subscribe):
+            if said.token:
+                await self._sign_in(said.token)
+            await self._subscribe(self._known(), said)
+        elif isinstance(said, frames.Unsubscribe):
+            if subscription := self._subscriptions.pop(said.session_id, None):
+                await subscription.close()
+        elif isinstance(said, frames.Say):
+            await self._say(self._known(), said)
+        else:
+            self.outlet.put(frames.frame("pong", timestamp=clock.now()))
+
+    def _known(self) -> Principal:
+        if self.principal is None:
+            raise errors.Unauthenticated
+        return self.principal
+
+    async def _sign_in(self, token: str) -> None:
+        principal = await self._gate.admit(token)
+        if self.principal is None:
+            await self._welcome(principal)
+        elif self.principal.owner != principal.owner:
+            raise Closing(_UNAUTHENTICATED, "This socket belongs to another user.")
+        else:
+            self._expire(principal)
+
+    async def _welcome(self, principal: Principal) -> None:
+        self.principal = principal
+        self._expire(principal)
+        place = await self._listen("user", user_log(principal.owner), None, None)
+        self.outlet.put(
+            frames.frame("connected", user_id=principal.user, tenant_id=principal.tenant, cursor=str(place))
+        )
+
+    def _expire(self, principal: Principal) -> None:
+        """The token's end is the socket's, unless a newer one comes."""
+        if self._expiry:
+            self._expiry.cancel()
+        seconds = min(max(principal.expires_at - time.time(), 0), 86_400.0 * 20)
+        closing = Closing(_UNAUTHENTICATED, "The token has expired.")
+        self._expiry = asyncio.get_running_loop().call_later(seconds, self._close, closing)
+
+    async def _subscribe(self, principal: Principal, said: frames.Subscribe) -> None:
+        after = Cursor.parse(said.after_cursor) if said.after_cursor else None
+        if said.after_cursor and after is None:
+            after = Cursor("garbage", 0)  # of no log: the answer is a resync
+        if said.topic == "user":
+            await self._listen("user", user_log(principal.owner), after, None)
+            return
+        if not said.session_id:
+            raise errors.InvalidRequest("subscribe needs a sessionId.")
+        if len(self._subscriptions) > self._settings.subscriptions_per_socket:
+            raise errors.TooManyRequests("This socket listens to as many sessions as one may.")
+        conversation = await self._conversations.of_session(principal.owner, said.session_id)
+        if conversation is None:
+            raise errors.ConversationNotFound
+        place = await self._listen(
+            said.session_id, session_log(principal.tenant, conversation), after, conversation
+        )
+        self.outlet.put(frames.frame("subscribed", sessionId=said.session_id, cursor=str(place)))
+
+    async def _listen(self, name: str, log: str, after: Cursor | None, conversation: UUID | None) -> Cursor | None:
+        if old := self._subscriptions.pop(name, None):
+            await old.close()
+
+        async def resync(cursor: str) -> bytes:
+            return await self._resync(cursor, conversation)
+
+        subscription = await self._relay.subscribe(log, after, self.outlet.put, resync)
+        self._subscriptions[name] = subscription
+        return subscription.place
+
+    async def _resync(self, cursor: str, conversation: UUID | None) -> bytes:
+        """Something is gone from the log: where it goes on, and how the newest turns stand."""
+        turns: list[Any] = []
+        if conversation and self.principal:
+            history = await self._conversations.history(
+                self.principal.owner, conversation, before=None, after=2**62, limit=10
+            )
+            turns = [msgspec.to_builtins(turn) for turn in history.turns]
+        return frames.frame(
+            "resync", cursor=cursor, conversationId=conversation, timestamp=clock.now(), data={"turns": turns}
+        )
+
+    async def _say(self, principal: Principal, said: frames.Say) -> None:
+        raw = msgspec.json.encode(said)
+        key = reading.idempotency_key(said.idempotency_key)
+        accepted = await self._reception.accept(
+            principal.owner,
+            Submission(
+                content=said.content,
+                agent_id=said.agent_id or self._settings.agent_id,
+                route="WS message",
+                handle=said.session_id,
+                named=reading.uuid(said.session_id) if said.session_id else None,
+                key=key,
+                body_hash=reading.digest(raw) if key else None,
+            ),
+        )
+        self.outlet.put(
+            frames.frame(
+                "accepted",
+                status="queued",
+                message_id=accepted.message,
+                turn_id=accepted.turn,
+                session_id=accepted.handle,
+                conversation_id=accepted.conversation,
+            )
+        )
+
+
+@websocket("/ws", opt={OPEN: True})
+async def socket(socket: WebSocket[Any, Any, Any]) -> None:
+    """Admit, serve, clean up."""
+    settings: Settings = socket.app.state.settings
+    headers = {name.lower(): value for name, value in socket.headers.items()}
+    if not _may_come_from(headers.get("origin"), headers.get("host", ""), settings.allowed_origins):
+        await socket.close(code=_FORBIDDEN_ORIGIN, reason="This origin may not connect.")
+        return
+    offered = [part.strip() for part in headers.get("sec-websocket-protocol", "").split(",")]
+    await socket.accept(subprotocols="bearer" if offered[0] == "bearer" else None)
+    peers: dict[Any, int] = socket.app.state.peers
+    metrics.SOCKETS.inc()
+    closing, peer = None, None
+    try:
+        principal = await _admitted(socket, headers, offered)
+        peer = Peer(socket, principal)
+        closing = await _counted(peer, peers, settings.sockets_per_user)
+    except errors.TertuliaError as error:
+        closing = Closing(_UNAUTHENTICATED if isinstance(error, errors.Unauthenticated) else 1013, str(error))
+    finally:
+        metrics.SOCKETS.dec()
+        if peer:
+            await peer.leave()
+    if closing:
+        await _say_goodbye(socket, closing)
+
+
+async def _counted(peer: Peer, peers: dict[Any, int], limit: int) -> Closing | None:
+    """Serve, unless the user has too many sockets open."""
+    owner = peer.principal.owner if peer.principal else None
+    if owner is None:
+        return await peer.serve()
+    if peers.get(owner, 0) >= limit:
+        return Closing(_TOO_MANY, "You have too many connections open.")
+    peers[owner] = peers.get(owner, 0) + 1
+    try:
+        return await peer.serve()
+    finally:
+        peers[owner] -= 1
+        if not peers[owner]:
+            del peers[owner]
+
+
+async def _admitted(
+    socket: WebSocket[Any, Any, Any], headers: dict[str, str], offered: list[str]
+) -> Principal | None:
+    gate: Gate = socket.app.state.gate
+    if "authorization" in headers:
+        return await gate.admit(bearer(headers["authorization"].encode()))
+    if offered[0] == "bearer":
+        return await gate.admit(offered[1] if len(offered) > 1 else "")
+    return None
+
+
+async def _say_goodbye(socket: WebSocket[Any, Any, Any], closing: Closing) -> None:
+    try:
+        async with asyncio.timeout(2):
+            await socket.close(code=closing.code, reason=closing.reason[:120])
+    except (TimeoutError, RuntimeError, OSError):
+        return  # it is gone already
+
+
+def _may_come_from(origin: str | None, host: str, allowed: tuple[str, ...]) -> bool:
+    """Browsers say where a page came from; other programs say nothing and have no cookies to abuse."""
+    if origin is None or origin in allowed or "*" in allowed:
+        return True
+    return origin.partition("://")[2] == host
+
+
+ROUTES = [socket]

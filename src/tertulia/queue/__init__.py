@@ -1,0 +1,1 @@
+"""Wake-ups on a Redis stream: publish, consume, sweep."""

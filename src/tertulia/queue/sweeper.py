@@ -1,0 +1,60 @@
+"""What makes up for every loss: wake-ups nobody got, ends nobody published, conversations to erase."""
+
+from datetime import timedelta
+
+from tertulia import logs, metrics
+from tertulia.core.model import Owner
+from tertulia.events.log import EventLog, session_log
+from tertulia.queue.consumer import Consumer
+from tertulia.queue.publisher import Publisher
+from tertulia.store.database import Database
+from tertulia.queue.outbox import Outbox, stored_terminal
+
+_log = logs.get("sweeper")
+_BATCH = 500
+_KEY_AGE = timedelta(hours=24)
+_BEHIND = timedelta(minutes=1)
+
+
+class Sweeper:
+    """Runs on every worker; rows are locked, so that several do not do the same twice."""
+
+    def __init__(
+        self, database: Database, consumer: Consumer, publisher: Publisher, outbox: Outbox, events: EventLog, *,
+        quiet: float, erase_after: float,
+    ) -> None:  # fmt: skip
+        self._database = database
+        self._consumer = consumer
+        self._publisher = publisher
+        self._outbox = outbox
+        self._events = events
+        self._quiet = timedelta(seconds=quiet)
+        self._erase_after = timedelta(seconds=erase_after)
+
+    async def wake_forgotten(self) -> None:
+        """Make wake-ups again for turns that wait though the stream has been read to its end."""
+        quiet = _BEHIND if await self._consumer.undelivered() else self._quiet
+        for row in await self._database.many("lost_wakeups", quiet=quiet, limit=_BATCH):
+            metrics.LOST_WAKEUPS.inc()
+            self._publisher.wake(Owner(row["tenant"], row["user_id"]), row["conversation_id"], row["message_id"])
+
+    async def publish_ends(self) -> None:
+        """Publish ends that a worker wrote and did not get to publish."""
+        for row in await self._database.many("unsent_terminals", age=timedelta(seconds=1), limit=_BATCH):
+            owner = Owner(row["tenant"], row["user_id"])
+            last = stored_terminal(row["terminal"])
+            await self._outbox.send(owner, row["conversation_id"], row["turn_id"], row["attempt"], last)
+            metrics.OUTBOX_RESENT.inc()
+
+    async def erase_deleted(self) -> None:
+        """Erase what was deleted longer ago than one may change one's mind."""
+        for row in await self._database.many("erase_deleted", age=self._erase_after, limit=_BATCH):
+            await self._events.erase(session_log(row["tenant"], row["id"]))
+            _log.info("conversation erased", tenant=row["tenant"], conversation=str(row["id"]))
+
+    async def forget_keys(self) -> None:
+        await self._database.many("forget_keys", age=_KEY_AGE)
+
+    async def count(self) -> None:
+        for status, number in dict(await self._database.one("backlog")).items():
+            metrics.BACKLOG.labels(status).set(number)

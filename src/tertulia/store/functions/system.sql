@@ -1,0 +1,90 @@
+-- What must cross users. Each runs as `tertulia_system`, sees every row, and returns no content.
+
+CREATE FUNCTION api.renew_leases(p_owner uuid, p_conversations uuid[], p_tenants text[], p_lease interval)
+RETURNS SETOF uuid LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET synchronous_commit = off AS $$
+    UPDATE conversations c SET lease_until = clock_timestamp() + p_lease
+      FROM unnest(p_tenants, p_conversations) AS held (tenant, id)
+     WHERE c.tenant = held.tenant AND c.id = held.id AND c.lease_owner = p_owner
+       AND c.lease_until > clock_timestamp()
+    RETURNING c.id
+$$;
+
+CREATE FUNCTION api.aborting_turns(p_turns uuid[], p_tenants text[]) RETURNS SETOF uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT t.id FROM unnest(p_tenants, p_turns) AS running (tenant, id)
+      JOIN turns t ON t.tenant = running.tenant AND t.id = running.id
+     WHERE t.abort_requested
+$$;
+
+-- Messages with turns that nobody works on and nobody was woken for lately: their wake-up was lost.
+CREATE FUNCTION api.lost_wakeups(p_quiet interval, p_limit integer)
+RETURNS TABLE (tenant text, user_id text, conversation_id uuid, message_id uuid)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    UPDATE turns t SET woken_at = clock_timestamp()
+      FROM (SELECT o.tenant, o.id FROM turns o
+              JOIN conversations c ON c.tenant = o.tenant AND c.id = o.conversation_id
+             WHERE o.status IN ('queued', 'running') AND o.woken_at < clock_timestamp() - p_quiet
+               AND (c.lease_until IS NULL OR c.lease_until < clock_timestamp())
+             ORDER BY o.woken_at LIMIT p_limit FOR UPDATE OF o SKIP LOCKED) AS lost
+     WHERE t.tenant = lost.tenant AND t.id = lost.id
+    RETURNING t.tenant, t.user_id, t.conversation_id, t.message_id
+$$;
+
+CREATE FUNCTION api.unsent_terminals(p_age interval, p_limit integer)
+RETURNS TABLE (tenant text, user_id text, conversation_id uuid, turn_id uuid, attempt integer, terminal text)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT t.tenant, t.user_id, t.conversation_id, t.id, t.attempt, t.terminal::text FROM turns t
+     WHERE t.terminal IS NOT NULL AND t.ended_at < clock_timestamp() - p_age ORDER BY t.ended_at LIMIT p_limit
+$$;
+
+CREATE FUNCTION api.terminals_sent(p_tenants text[], p_turns uuid[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET synchronous_commit = off AS $$
+    UPDATE turns t SET terminal = NULL FROM unnest(p_tenants, p_turns) AS sent (tenant, id)
+     WHERE t.tenant = sent.tenant AND t.id = sent.id
+$$;
+
+CREATE FUNCTION api.ended_messages(p_tenants text[], p_messages uuid[]) RETURNS SETOF uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT asked.id FROM unnest(p_tenants, p_messages) AS asked (tenant, id)
+     WHERE NOT EXISTS (SELECT FROM turns t WHERE t.tenant = asked.tenant AND t.message_id = asked.id
+                          AND t.status IN ('queued', 'running'))
+$$;
+
+CREATE FUNCTION api.erase_deleted(p_age interval, p_limit integer) RETURNS TABLE (tenant text, user_id text, id uuid)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    DELETE FROM conversations c USING (
+        SELECT d.tenant, d.id FROM conversations d WHERE d.deleted_at < clock_timestamp() - p_age
+         ORDER BY d.deleted_at LIMIT p_limit FOR UPDATE SKIP LOCKED) AS gone
+     WHERE c.tenant = gone.tenant AND c.id = gone.id RETURNING c.tenant, c.user_id, c.id
+$$;
+
+CREATE FUNCTION api.forget_keys(p_age interval) RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    WITH old AS (DELETE FROM idempotency WHERE created_at < clock_timestamp() - p_age RETURNING 1)
+    SELECT count(*) FROM old
+$$;
+
+CREATE FUNCTION api.backlog(OUT queued bigint, OUT running bigint, OUT waiting bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT count(*) FILTER (WHERE status = 'queued'), count(*) FILTER (WHERE status = 'running'),
+           count(*) FILTER (WHERE status = 'waiting')
+      FROM turns WHERE status IN ('queued', 'running', 'waiting')
+$$;
+
+-- Whether a user of one's own tenant exists; takes the tenant from the settings alone.
+CREATE FUNCTION api.known_user(p_user text) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM users
+                    WHERE tenant = nullif(current_setting('tertulia.tenant', true), '') AND id = p_user)
+$$;
+
+-- mine | foreign | none, within one's own tenant.
+CREATE FUNCTION api.whose_conversation(p_conversation uuid) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT coalesce((SELECT CASE WHEN user_id = nullif(current_setting('tertulia.user', true), '')
+                                 THEN 'mine' ELSE 'foreign' END
+                       FROM conversations
+                      WHERE tenant = nullif(current_setting('tertulia.tenant', true), '') AND id = p_conversation
+                        AND deleted_at IS NULL), 'none')
+$$;

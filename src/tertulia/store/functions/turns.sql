@@ -1,0 +1,215 @@
+-- The life of a turn: taken under a lease, recorded step by step, ended once. Every write asks for the lease.
+
+CREATE FUNCTION api.holds_lease(p_tenant text, p_conversation uuid, p_owner uuid, p_epoch bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM conversations
+      WHERE tenant = p_tenant AND id = p_conversation AND lease_owner = p_owner AND lease_epoch = p_epoch
+        FOR UPDATE;
+    RETURN FOUND;
+END
+$$;
+
+CREATE FUNCTION api.take_turn(
+    p_tenant text, p_user text, p_conversation uuid, p_owner uuid, p_lease interval,
+    OUT outcome text, OUT epoch bigint, OUT turn uuid, OUT message uuid, OUT trigger_seq bigint, OUT agent_id text,
+    OUT attempt integer, OUT tries integer, OUT context_until bigint, OUT context_tail bigint, OUT handle text,
+    OUT content text, OUT said_at timestamptz, OUT queued_at timestamptz, OUT aborting boolean, OUT partial text
+) LANGUAGE plpgsql AS $$
+BEGIN
+    -- A lease that a crash of the database forgets costs nothing, so nobody waits for the disk here.
+    PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true),
+            set_config('synchronous_commit', 'off', true);
+    UPDATE conversations c
+       SET lease_owner = p_owner, lease_until = clock_timestamp() + p_lease, lease_epoch = c.lease_epoch + 1
+     WHERE c.tenant = p_tenant AND c.id = p_conversation
+       AND (c.lease_until IS NULL OR c.lease_until < clock_timestamp() OR c.lease_owner = p_owner)
+    RETURNING c.lease_epoch, c.context_tail, c.last_seq, coalesce(c.external_key, c.id::text)
+      INTO epoch, context_tail, context_until, handle;
+    IF NOT FOUND THEN
+        outcome := CASE WHEN EXISTS (SELECT FROM conversations c WHERE c.tenant = p_tenant AND c.id = p_conversation)
+                        THEN 'held' ELSE 'gone' END;
+        RETURN;
+    END IF;
+
+    UPDATE turns t
+       SET status = 'running', attempt = t.attempt + 1, tries = t.tries + 1,
+           started_at = coalesce(t.started_at, clock_timestamp()),
+           context_until = coalesce(t.context_until, take_turn.context_until)
+      FROM (SELECT o.id, o.created_at FROM turns o
+             WHERE o.tenant = p_tenant AND o.conversation_id = p_conversation
+               AND o.status IN ('queued', 'running', 'waiting')
+             ORDER BY o.trigger_seq, o.id LIMIT 1) AS first,
+           messages m
+     WHERE t.tenant = p_tenant AND t.id = first.id AND t.status IN ('queued', 'running')
+       AND m.tenant = p_tenant AND m.id = t.message_id
+    RETURNING t.id, t.message_id, t.trigger_seq, t.agent_id, t.attempt, t.tries, t.context_until,
+              m.content::text, m.created_at, t.created_at, t.abort_requested, t.partial
+      INTO turn, message, trigger_seq, agent_id, attempt, tries, context_until,
+           content, said_at, queued_at, aborting, partial;
+    IF FOUND THEN
+        outcome := 'taken';
+    ELSE
+        outcome := 'nothing';
+        UPDATE conversations c SET lease_owner = NULL, lease_until = NULL
+         WHERE c.tenant = p_tenant AND c.id = p_conversation;
+    END IF;
+END
+$$;
+
+CREATE FUNCTION api.record_step(
+    p_tenant text, p_user text, p_conversation uuid, p_owner uuid, p_epoch bigint, p_turn uuid,
+    p_message uuid, p_role text, p_content_type text, p_content jsonb, p_structured jsonb
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    step_seq bigint;
+BEGIN
+    PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
+    IF NOT api.holds_lease(p_tenant, p_conversation, p_owner, p_epoch) THEN
+        RETURN NULL;
+    END IF;
+    UPDATE conversations SET last_seq = last_seq + 1, context_tail = last_seq + 1
+     WHERE tenant = p_tenant AND id = p_conversation RETURNING last_seq INTO step_seq;
+    INSERT INTO messages (tenant, id, conversation_id, seq, trigger_seq, user_id, session_id, turn_id, agent_id, role,
+                          content_type, content, structured_data)
+    SELECT p_tenant, p_message, p_conversation, step_seq, t.trigger_seq, p_user, m.session_id, t.id, t.agent_id,
+           p_role, p_content_type, p_content, p_structured
+      FROM turns t JOIN messages m ON m.tenant = t.tenant AND m.id = t.message_id
+     WHERE t.tenant = p_tenant AND t.id = p_turn;
+    RETURN step_seq;
+END
+$$;
+
+CREATE FUNCTION api.keep_partial(
+    p_tenant text, p_user text, p_conversation uuid, p_owner uuid, p_epoch bigint, p_turn uuid, p_text text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true),
+            set_config('synchronous_commit', 'off', true);
+    IF NOT api.holds_lease(p_tenant, p_conversation, p_owner, p_epoch) THEN
+        RETURN false;
+    END IF;
+    UPDATE turns SET partial = p_text WHERE tenant = p_tenant AND id = p_turn AND status = 'running';
+    RETURN FOUND;
+END
+$$;
+
+CREATE FUNCTION api.finish_turn(
+    p_tenant text, p_user text, p_conversation uuid, p_owner uuid, p_epoch bigint, p_turn uuid,
+    p_status text, p_code text, p_error text,
+    p_reply uuid, p_content jsonb, p_structured jsonb, p_actions jsonb,
+    p_model text, p_usage jsonb, p_trace jsonb, p_terminal jsonb,
+    OUT outcome text, OUT seq bigint, OUT more boolean
+) LANGUAGE plpgsql AS $$
+DECLARE
+    ended record;
+BEGIN
+    PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
+    IF NOT api.holds_lease(p_tenant, p_conversation, p_owner, p_epoch) THEN
+        -- Unless this very end is already written: then its acknowledgement got lost.
+        outcome := CASE WHEN EXISTS (SELECT FROM turns t WHERE t.tenant = p_tenant AND t.id = p_turn
+                                        AND t.status = p_status AND t.terminal = p_terminal)
+                        THEN 'ended' ELSE 'stale' END;
+        more := false;
+        RETURN;
+    END IF;
+    UPDATE turns t
+       SET status = p_status, code = p_code, error = p_error, reply_id = p_reply, model = p_model, usage = p_usage,
+           trace = p_trace, terminal = p_terminal, ended_at = clock_timestamp(), partial = NULL
+     WHERE t.tenant = p_tenant AND t.id = p_turn AND t.status = 'running'
+       AND (p_status = 'aborted' OR NOT t.abort_requested)
+    RETURNING t.trigger_seq, t.agent_id, t.message_id INTO ended;
+    IF NOT FOUND THEN
+        -- An abort came first, and wins; or this very end is already written.
+        outcome := CASE WHEN EXISTS (SELECT FROM turns t WHERE t.tenant = p_tenant AND t.id = p_turn
+                                        AND t.status = p_status AND t.terminal = p_terminal)
+                        THEN 'ended' ELSE 'aborting' END;
+        more := true;
+        RETURN;
+    END IF;
+    more := EXISTS (SELECT FROM turns o WHERE o.tenant = p_tenant AND o.conversation_id = p_conversation
+                       AND o.status IN ('queued', 'running') AND o.id <> p_turn);
+    UPDATE conversations c
+       SET last_seq = c.last_seq + (p_reply IS NOT NULL)::integer,
+           context_tail = CASE WHEN p_reply IS NOT NULL THEN c.last_seq + 1
+                               ELSE greatest(c.context_tail, ended.trigger_seq) END,
+           open_turns = greatest(c.open_turns - 1, 0),
+           last_message_at = CASE WHEN p_reply IS NULL THEN c.last_message_at ELSE clock_timestamp() END,
+           updated_at = clock_timestamp(),
+           lease_owner = CASE WHEN more THEN c.lease_owner END,
+           lease_until = CASE WHEN more THEN c.lease_until END
+     WHERE c.tenant = p_tenant AND c.id = p_conversation
+    RETURNING c.last_seq INTO seq;
+    IF p_reply IS NOT NULL THEN
+        INSERT INTO messages (tenant, id, conversation_id, seq, trigger_seq, user_id, session_id, turn_id, agent_id,
+                              role, content_type, content, structured_data, actions)
+        SELECT p_tenant, p_reply, p_conversation, finish_turn.seq, ended.trigger_seq, p_user, m.session_id, p_turn,
+               ended.agent_id, 'assistant', 'text', p_content, p_structured, p_actions
+          FROM messages m WHERE m.tenant = p_tenant AND m.id = ended.message_id;
+    END IF;
+    outcome := 'ended';
+END
+$$;
+
+CREATE FUNCTION api.release_lease(p_tenant text, p_user text, p_conversation uuid, p_owner uuid, p_epoch bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
+    -- A turn given back untouched does not count as a failed attempt.
+    UPDATE turns SET status = 'queued', tries = greatest(tries - 1, 0)
+     WHERE tenant = p_tenant AND conversation_id = p_conversation AND status = 'running'
+       AND api.holds_lease(p_tenant, p_conversation, p_owner, p_epoch);
+    UPDATE conversations SET lease_owner = NULL, lease_until = NULL
+     WHERE tenant = p_tenant AND id = p_conversation AND lease_owner = p_owner AND lease_epoch = p_epoch;
+END
+$$;
+
+CREATE FUNCTION api.request_abort(p_tenant text, p_user text, p_conversation uuid) RETURNS SETOF uuid
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
+    -- What is being answered now is stopped; messages that wait behind it are answered next.
+    RETURN QUERY UPDATE turns t SET abort_requested = true
+     WHERE t.tenant = p_tenant AND t.conversation_id = p_conversation
+       AND t.status IN ('queued', 'running', 'waiting')
+       AND t.trigger_seq = (SELECT min(o.trigger_seq) FROM turns o
+                             WHERE o.tenant = p_tenant AND o.conversation_id = p_conversation
+                               AND o.status IN ('queued', 'running', 'waiting'))
+    RETURNING t.id;
+END
+$$;
+
+CREATE FUNCTION api.retry_turn(
+    p_tenant text, p_user text, p_turn uuid, p_conversation_limit integer,
+    OUT outcome text, OUT conversation uuid, OUT message uuid, OUT handle text
+) LANGUAGE plpgsql AS $$
+DECLARE
+    state text;
+BEGIN
+    PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
+    SELECT c.id, coalesce(c.external_key, c.id::text), t.message_id INTO conversation, handle, message
+      FROM turns t JOIN conversations c ON c.tenant = t.tenant AND c.id = t.conversation_id
+     WHERE t.tenant = p_tenant AND t.id = p_turn AND c.deleted_at IS NULL FOR UPDATE OF c;
+    IF NOT FOUND THEN
+        outcome := 'not_found';
+        RETURN;
+    END IF;
+    SELECT t.status INTO state FROM turns t WHERE t.tenant = p_tenant AND t.id = p_turn FOR UPDATE;
+    IF state IN ('queued', 'running', 'waiting') THEN
+        outcome := 'accepted';  -- it is already being tried again
+        RETURN;
+    ELSIF state NOT IN ('failed', 'aborted') THEN
+        outcome := 'not_retryable';
+        RETURN;
+    END IF;
+    -- The words that an aborted answer left behind make room for the new answer.
+    DELETE FROM messages m WHERE m.tenant = p_tenant AND m.turn_id = p_turn
+       AND m.role = 'assistant' AND m.content_type = 'text';
+    UPDATE turns SET status = 'queued', tries = 0, abort_requested = false, code = NULL, error = NULL, reply_id = NULL,
+                     ended_at = NULL, terminal = NULL, woken_at = clock_timestamp()
+     WHERE tenant = p_tenant AND id = p_turn;
+    UPDATE conversations SET open_turns = open_turns + 1, updated_at = clock_timestamp()
+     WHERE tenant = p_tenant AND id = conversation;
+    outcome := 'accepted';
+END
+$$;

@@ -1,0 +1,26 @@
+-- name: renew_leases
+SELECT api.renew_leases(:owner, :conversations, :tenants, :lease) AS id;
+
+-- name: aborting_turns
+SELECT api.aborting_turns(:turns, :tenants) AS id;
+
+-- name: lost_wakeups
+SELECT * FROM api.lost_wakeups(:quiet, :limit);
+
+-- name: unsent_terminals
+SELECT * FROM api.unsent_terminals(:age, :limit);
+
+-- name: terminals_sent
+SELECT api.terminals_sent(:tenants, :turns);
+
+-- name: ended_messages
+SELECT api.ended_messages(:tenants, :messages) AS id;
+
+-- name: erase_deleted
+SELECT * FROM api.erase_deleted(:age, :limit);
+
+-- name: forget_keys
+SELECT api.forget_keys(:age) AS forgotten;
+
+-- name: backlog
+SELECT * FROM api.backlog();

@@ -1,0 +1,38 @@
+"""`present`: an agent gives its answer structured data, for a client to show and for later turns to refer to."""
+
+from typing import Any, cast
+
+import msgspec
+
+from tertulia.core.turns import Turn
+from tertulia.tools.port import Outcome
+
+_LARGEST = 65_536
+
+
+class Present:
+    """Adds structured data to the answer. The set of types is open; `type` is the tag."""
+
+    name = "present"
+    description = (
+        "Attach structured data to your answer, such as a numbered list of results, so that the person sees it and"
+        " can refer to it later ('the second one'). Types in use: repo_list, repo_detail, comparison, clarification."
+    )
+    parameters = {  # noqa: RUF012
+        "type": "object",
+        "properties": {
+            "type": {"type": "string", "description": "what kind of data it is"},
+            "data": {"type": "object", "description": "the data; put lists under 'items'"},
+        },
+        "required": ["type", "data"],
+    }
+    repeatable = True
+
+    async def run(self, turn: Turn, call_id: str, arguments: dict[str, Any]) -> Outcome:
+        kind, data = arguments.get("type"), arguments.get("data")
+        if not isinstance(kind, str) or not kind or not isinstance(data, dict):
+            return Outcome("present needs a type and a data object.", is_error=True)
+        structured = {**cast(dict[str, Any], data), "type": kind[:100]}
+        if len(msgspec.json.encode(structured)) > _LARGEST:
+            return Outcome("That is too much data to present; give less.", is_error=True)
+        return Outcome("Presented.", structured_data=structured)

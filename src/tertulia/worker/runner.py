@@ -1,0 +1,172 @@
+"""One attempt at one turn: answer it, write its end once, publish the end."""
+
+import asyncio
+import time
+from typing import Any, Literal
+from uuid import UUID
+
+from tertulia import clock, failpoints, ids, logs, metrics
+from tertulia.agents.registry import Agents
+from tertulia.context.recall import Recall
+from tertulia.core import errors
+from tertulia.core.model import TurnStatus
+from tertulia.core.statuses import http_status
+from tertulia.core.turns import Answer, Ending, Terminal, Turn, terminal
+from tertulia.events.log import EventLog
+from tertulia.store.turns import Turns
+from tertulia.queue.outbox import Outbox
+from tertulia.worker.stream import LeaseLost, TurnStream
+
+_log = logs.get("worker")
+
+Reason = Literal["abort", "lost", "drain"]
+
+
+class Attempt:
+    """A turn that is being worked on here. `stop` ends the agent's work; why, decides what is written."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.reason: Reason | None = None
+        self.task: asyncio.Task[Answer] | None = None
+
+    def stop(self, reason: Reason) -> None:
+        self.reason = self.reason or reason
+        if self.task:
+            self.task.cancel()
+
+
+class Runner:
+    """Runs attempts; every way out of one is an `Ending`, except losing the lease, which writes nothing."""
+
+    def __init__(
+        self, agents: Agents, recall: Recall, turns: Turns, events: EventLog, outbox: Outbox, *,
+        timeout: float, attempts: int, patience: float,
+    ) -> None:  # fmt: skip
+        self._agents = agents
+        self._recall = recall
+        self._turns = turns
+        self._events = events
+        self._outbox = outbox
+        self._timeout = timeout
+        self._attempts = attempts
+        self._patience = patience
+
+    async def run(self, attempt: Attempt) -> bool | None:
+        """Bring the turn to its end; True when the conversation has more, None when it is no longer ours."""
+        turn, began = attempt.turn, time.monotonic()
+        stream = TurnStream(turn, self._events, self._turns, lambda: attempt.stop("lost"))
+        trace: dict[str, Any] = {}
+        metrics.IN_QUEUE.observe(max(0.0, (clock.now() - turn.queued_at).total_seconds()))
+        reply = ids.row_id()
+        ending = await self._ending(attempt, stream, reply, trace)
+        await stream.settle()
+        if ending is None or attempt.reason == "lost":
+            return None
+        trace["seconds"] = round(time.monotonic() - began, 4)
+        if stream.first_word is not None:
+            trace["firstWord"] = round(stream.first_word, 4)
+            metrics.FIRST_TOKEN.observe(stream.first_word)
+        return await self._write(attempt, stream, ending, trace)
+
+    async def _ending(self, attempt: Attempt, stream: TurnStream, reply: UUID, trace: dict[str, Any]) -> Ending | None:
+        turn = attempt.turn
+        if turn.aborting:
+            return _aborted(turn.partial or "", reply)
+        if turn.tries > self._attempts:
+            return Ending(TurnStatus.FAILED, error=errors.TurnPoisoned())
+        try:
+            answer = await self._answer(attempt, stream, reply, trace)
+        except (LeaseLost, asyncio.CancelledError):
+            if attempt.reason == "abort":
+                return _aborted(stream.said, reply)
+            if attempt.reason is None and (task := asyncio.current_task()) and task.cancelling():
+                raise
+            if attempt.reason == "drain":
+                await self._turns.release(turn)
+            return None
+        except errors.TurnError as error:
+            return Ending(TurnStatus.FAILED, error=error)
+        except errors.Unavailable:
+            return None  # without its database a turn cannot go on; it will be taken again
+        except Exception as error:  # noqa: BLE001  a bug must end in a visible failure, not in a silent turn
+            _log.error("turn broke", turn=str(turn.id), exc_info=error)
+            return Ending(TurnStatus.FAILED, error=errors.AgentError())
+        return Ending(TurnStatus.DONE, answer, reply)
+
+    async def _answer(self, attempt: Attempt, stream: TurnStream, reply: UUID, trace: dict[str, Any]) -> Answer:
+        turn = attempt.turn
+        agent = await self._agents.get(turn.agent_id)
+        stream.start(reply, agent.model_name)
+        history = await self._recall.before(turn)
+        steps = await self._turns.steps(turn) if turn.attempt > 1 else []
+        trace |= {"model": agent.model_name, "shown": [message.seq for message in history] + [turn.trigger_seq]}
+        attempt.task = asyncio.create_task(agent.answer(turn, history, steps, stream))
+        if attempt.reason:
+            attempt.task.cancel()
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await attempt.task
+        except TimeoutError:
+            raise errors.GenerationTimeout from None
+
+    async def _write(
+        self, attempt: Attempt, stream: TurnStream, ending: Ending, trace: dict[str, Any]
+    ) -> bool | None:
+        turn = attempt.turn
+        failpoints.reach("worker.before_commit")
+        last = terminal(turn, ending, _status(ending), clock.now())
+        outcome, seq, more = await self._finish(turn, ending, last, trace)
+        if outcome == "aborting":
+            ending = _aborted(ending.answer.text if ending.answer else stream.said, ending.reply or ids.row_id())
+            last = terminal(turn, ending, _status(ending), clock.now())
+            outcome, seq, more = await self._finish(turn, ending, last, trace)
+        if outcome != "ended":
+            metrics.FENCED.inc()
+            _log.warning("late end refused", turn=str(turn.id), attempt=turn.attempt)
+            return None
+        failpoints.reach("worker.after_commit")
+        await self._outbox.publish(turn, last)
+        await self._recall.add(turn, ending.answer, seq, clock.now())
+        _report(turn, ending, trace)
+        return more
+
+    async def _finish(
+        self, turn: Turn, ending: Ending, last: Terminal, trace: dict[str, Any]
+    ) -> tuple[Literal["ended", "stale", "aborting"], int, bool]:
+        """Write the end, again and again while the database is away: the write knows whether it happened before."""
+        patience = time.monotonic() + self._patience
+        while True:
+            try:
+                return await self._turns.finish(turn, ending, last, trace)
+            except errors.Unavailable:
+                if time.monotonic() > patience:
+                    return "stale", 0, False
+                await asyncio.sleep(0.2)
+
+
+def _aborted(said: str, reply: UUID) -> Ending:
+    """What was said before the abort is kept."""
+    kept = said.strip() != ""
+    return Ending(
+        TurnStatus.ABORTED, Answer(said) if kept else None, reply if kept else None, errors.GenerationAborted()
+    )
+
+
+def _status(ending: Ending) -> int:
+    return http_status(ending.error) if ending.error else 200
+
+
+def _report(turn: Turn, ending: Ending, trace: dict[str, Any]) -> None:
+    metrics.ENDED.labels(ending.status.value).inc()
+    metrics.TURN.observe(trace["seconds"])
+    facts = {
+        "turn": str(turn.id), "message": str(turn.message), "conversation": str(turn.conversation),
+        "tenant": turn.owner.tenant, "user": turn.owner.user, "attempt": turn.attempt,
+        "status": ending.status.value, "seconds": trace["seconds"],
+    }  # fmt: skip
+    if ending.error and ending.status is TurnStatus.FAILED:
+        cause = ending.error.__cause__
+        _log.error("turn failed", code=ending.error.code, cause=repr(cause)[:500] if cause else None, **facts)
+    else:
+        _log.info("turn ended", usage=ending.answer.usage if ending.answer else None, **facts)
