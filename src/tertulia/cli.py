@@ -1,6 +1,7 @@
 """The command line. What a command needs is imported when it runs, so that `--help` is quick."""
 
 import sys
+from asyncio import CancelledError
 from collections.abc import Coroutine
 from datetime import timedelta
 from importlib.metadata import version
@@ -123,6 +124,8 @@ def main() -> None:
         app(exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         _fail(f"{error} See `tertulia --help`.", 2)
+    except (KeyboardInterrupt, CancelledError):
+        sys.exit(130)
     except Exception as error:
         sentence = _sentence(error)
         if sentence is None:

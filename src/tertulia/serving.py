@@ -5,7 +5,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from importlib import import_module
@@ -28,10 +28,12 @@ def say(line: str) -> None:
 
 async def serve(settings: Settings, *, with_worker: bool) -> None:
     """Serve until told to stop; services that we started end with us."""
-    _stop_when_told()
+    starting = asyncio.current_task()
+    _when_told(starting.cancel if starting else _already_ending)
     async with _complete(settings) as completed:
         from tertulia import app
 
+        _when_told(_already_ending)
         await app.serve(completed, with_worker=with_worker, announce=lambda url: say(welcome(completed, url)))
 
 
@@ -118,11 +120,17 @@ def _invocation() -> str:
     )
 
 
-def _stop_when_told() -> None:
-    """Until the server handles signals itself, SIGTERM ends the start in good order."""
-    task = asyncio.current_task()
-    if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+def _when_told(act: Callable[[], object]) -> None:
+    """Do this when told to stop, be it by Ctrl-C, by a service manager or by a terminal that is closed."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, act)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # else `nohup` asked us to stay
+        loop.add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
+
+
+def _already_ending() -> None:
+    """The server hears the signals itself, and raises them again when it has ended: we are on our way."""
 
 
 @asynccontextmanager

@@ -117,6 +117,21 @@ async def test_it_says_what_the_tool_answered():
     assert message.tool_calls == []
 
 
+async def test_it_says_what_each_of_several_tools_answered():
+    shown: list[BaseMessage] = [HumanMessage("/tool notify_user {}\n/tool notify_user {}")]
+    for name in ("bob", "eve"):
+        shown.append(AIMessage("", tool_calls=[{"name": "notify_user", "args": {}, "id": name}]))
+        shown.append(ToolMessage(f"told {name}", tool_call_id=name))
+    assert (await answer(*shown, tools=[notify_user])).text == (
+        "The tool notify_user answered: told bob\nThe tool notify_user answered: told eve"
+    )
+
+
+async def test_a_tool_may_be_bound_by_its_declaration_alone():
+    declared = {"name": "fly", "description": "Fly.", "parameters": {"type": "object", "properties": {}}}
+    assert (await answer(HumanMessage("/tool fly"), tools=[declared])).tool_calls[0]["name"] == "fly"
+
+
 async def test_an_old_tool_line_is_not_obeyed_again():
     message = await answer(
         HumanMessage("/tool notify_user {}"), AIMessage("Done."), HumanMessage("Thanks"), tools=[notify_user]

@@ -1,6 +1,7 @@
 """The model that answers when no other is set: offline, honest about what it is, and able to call tools."""
 
 import asyncio
+import itertools
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -77,7 +78,8 @@ def reply_to(messages: Sequence[BaseMessage], tools: Sequence[str]) -> Reply:
     slow = SLOW.search(said)
     seconds = min(float(slow[1]), LONGEST_SECONDS) if slow else 0.0
     if results := _results(messages):
-        return Reply("\n".join(_came_back(result, words) for result in results), seconds=seconds)
+        names = _names_of_calls(messages)
+        return Reply("\n".join(_came_back(result, names, words) for result in results), seconds=seconds)
     if wanted := TOOL.findall(said)[:MOST_CALLS]:
         return _calling(wanted, tools, words)
     earlier = sum(not isinstance(message, SystemMessage) for message in messages[: max(at, 0)])
@@ -90,17 +92,21 @@ def _echo(said: str, earlier: int, words: dict[str, str]) -> str:
 
 
 def _results(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
-    """The tool results after the last message that is none."""
-    found: list[ToolMessage] = []
-    for message in reversed(messages):
-        if not isinstance(message, ToolMessage):
-            break
-        found.insert(0, message)
-    return found
+    """What the tools called for the person's last message have answered, if an answer came last."""
+    if not messages or not isinstance(messages[-1], ToolMessage):
+        return []
+    since = itertools.takewhile(lambda message: not isinstance(message, HumanMessage), reversed(messages))
+    return [message for message in since if isinstance(message, ToolMessage)][::-1]
 
 
-def _came_back(result: ToolMessage, words: dict[str, str]) -> str:
-    return words["back"].format(name=result.name or "", result=_clipped(result.text))
+def _names_of_calls(messages: Sequence[BaseMessage]) -> dict[str, str]:
+    calls = (call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls)
+    return {call["id"] or "": call["name"] for call in calls}
+
+
+def _came_back(result: ToolMessage, names: dict[str, str], words: dict[str, str]) -> str:
+    name = result.name or names.get(result.tool_call_id, "")
+    return words["back"].format(name=name, result=_clipped(result.text))
 
 
 def _calling(wanted: Sequence[tuple[str, str]], tools: Sequence[str], words: dict[str, str]) -> Reply:

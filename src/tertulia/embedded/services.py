@@ -127,5 +127,8 @@ async def _all(*starting: Coroutine[None, None, None]) -> None:
         async with asyncio.TaskGroup() as group:
             for one in starting:
                 group.create_task(one)
-    except* (EmbeddedError, OSError, asyncpg.PostgresError) as errors:
-        raise errors.exceptions[0] from None
+    except ExceptionGroup as errors:
+        first: Exception = errors.exceptions[0]
+    else:
+        return
+    raise first
