@@ -8,16 +8,13 @@ from contextlib import asynccontextmanager
 import uvicorn
 from litestar import Litestar
 from litestar.datastructures import State
-from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
-from litestar.openapi.spec import Components, SecurityScheme
 
-from tertulia import __version__
 from tertulia.accept import Reception
-from tertulia.faces import conversations, errors, messages, notifications, operations, socket
+from tertulia.faces import conversations, docs, errors, messages, notifications, operations, socket
 from tertulia.faces.auth import Tokens
 from tertulia.faces.gate import Gate
 from tertulia.faces.limits import Limits
+from tertulia.faces.transport import BoundedHttp, BoundedWebSocket
 from tertulia.queue.hints import Hints
 from tertulia.settings import Settings
 from tertulia.store.conversations import Conversations
@@ -67,21 +64,9 @@ def application(parts: Services) -> Litestar:
         exception_handlers=errors.HANDLERS,
         request_max_body_size=settings.body_bytes,
         state=state,
-        openapi_config=_openapi(),
+        openapi_config=docs.configuration(),
         logging_config=None,
         debug=False,
-    )
-
-
-def _openapi() -> OpenAPIConfig:
-    return OpenAPIConfig(
-        title="Tertulia",
-        version=__version__,
-        description="Conversations with agents. Sign in with a bearer token (`tertulia token --user you`).",
-        path="/docs",
-        render_plugins=[JsonRenderPlugin(path="/openapi.json")],
-        components=[Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")})],
-        security=[{"token": []}],
     )
 
 
@@ -92,9 +77,9 @@ async def serve(settings: Settings, *, with_worker: bool, announce: Announce) ->
         config = uvicorn.Config(
             application(parts),
             loop="uvloop",
-            http="httptools",
-            ws="websockets-sansio",
-            ws_max_size=65_536,
+            http=BoundedHttp,
+            ws=BoundedWebSocket,
+            ws_max_size=_frame_bytes(settings),
             ws_per_message_deflate=False,
             ws_ping_interval=30.0,
             ws_ping_timeout=30.0,
@@ -106,6 +91,11 @@ async def serve(settings: Settings, *, with_worker: bool, announce: Announce) ->
         )
         server = _Server(config, lambda: announce(_address(listening)))
         await server.serve(sockets=[listening])
+
+
+def _frame_bytes(settings: Settings) -> int:
+    """Room for the longest message in a frame, all of it emoji, each of them escaped as a surrogate pair."""
+    return max(65_536, 12 * settings.message_chars + 4096)
 
 
 class _Server(uvicorn.Server):

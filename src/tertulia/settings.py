@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     message_chars: int = Field(10_000, ge=1)
     body_bytes: int = Field(1_048_576, ge=1024)
     queued_per_conversation: int = Field(20, ge=1)
-    open_turns_per_user: int = Field(100, ge=1)
+    open_turns_per_user: int = Field(100, ge=0, description="0: as many as they like")
     running_turns_per_tenant: int = Field(200, ge=1)
     user_requests_per_minute: int = Field(600, ge=1)
     tenant_requests_per_minute: int = Field(6000, ge=1)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from tertulia.context.limits import ContextLimits
 from tertulia.context.open import open_stores
 from tertulia.context.port import ContextStores
-from tertulia.events.log import APPEND, EventLog
+from tertulia.events.log import SCRIPTS, EventLog
 from tertulia.events.relay import Relay
 from tertulia.queue.publisher import Publisher
 from tertulia.settings import Settings, SettingsError
@@ -40,7 +40,7 @@ async def services(settings: Settings) -> AsyncGenerator[Services]:
         raise SettingsError("TERTULIA_DATABASE_URL and TERTULIA_REDIS_URL must both be set here.")
     database = await Database.open(settings.database_url.get_secret_value(), settings.database_pool)
     valkey = connect(settings.redis_url.get_secret_value())
-    pipeline = Pipeline(valkey, APPEND)
+    pipeline = Pipeline(valkey, *SCRIPTS)
     events = EventLog(pipeline, settings.event_log_length)
     relay = Relay(valkey, events)
     await relay.start()

@@ -34,7 +34,7 @@ class LocalAgent:
         self._system = system
         self._tools = {tool.name: tool for tool in tools}
         self._model = cast(
-            "Model", model.bind_tools([_declaration(tool) for tool in tools]) if tools else model
+            "Model", model.bind_tools([declaration(tool) for tool in tools]) if tools else model
         )
         self._timeout = timeout
         self._steps = steps
@@ -123,5 +123,5 @@ def _add_usage(usage: dict[str, int], chunk: "AIMessageChunk") -> None:
             usage[name] = usage.get(name, 0) + counted[name]
 
 
-def _declaration(tool: Tool) -> dict[str, Any]:
+def declaration(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}

@@ -12,6 +12,8 @@ from tertulia.core.model import Owner
 from tertulia.valkey import Pipeline, Script
 
 APPEND = Script(files("tertulia.events").joinpath("append.lua").read_text("utf-8"))
+HEAD = Script(files("tertulia.events").joinpath("head.lua").read_text("utf-8"))
+SCRIPTS = (APPEND, HEAD)
 _DAY = 86_400
 _PAGE = 500
 
@@ -92,8 +94,9 @@ class EventLog:
         return Backlog(generation, after.offset + 1, [fields[1] for _, fields in entries], tail, gap=False)
 
     async def _head(self, log: str) -> tuple[str, int]:
-        generation, offset = await self._pipeline.call("HMGET", f"{log}:head", "gen", "off")
-        return (generation or b"0").decode(), int(offset or 0)
+        keys = [f"{log}:head", f"{log}:events"]
+        generation, offset = await self._pipeline.call(*HEAD.call(keys, ids.generation(), _DAY))
+        return generation.decode(), int(offset or 0)
 
     async def erase(self, log: str) -> None:
         await self._pipeline.call("DEL", f"{log}:head", f"{log}:events")

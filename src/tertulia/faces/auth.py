@@ -76,7 +76,7 @@ class Tokens:
             role="admin" if claims.get(settings.claim_role) == "admin" else "user",
             name=_text(claims.get("name")),
             email=_text(claims.get("email")),
-            expires_at=float(claims["exp"]),
+            expires_at=_seconds(claims["exp"]),
         )
 
 
@@ -84,6 +84,13 @@ def _name(value: object) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= 200 or not value.isprintable():
         raise Unauthenticated("The token names its user or tenant in a way that is not accepted here.")
     return value
+
+
+def _seconds(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise Unauthenticated("The token says a time of expiry that no clock will show.") from error
 
 
 def _text(value: object) -> str | None:

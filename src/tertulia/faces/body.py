@@ -12,6 +12,8 @@ from tertulia.core.errors import InvalidRequest
 
 T = TypeVar("T")
 
+_SHOWN = 200
+
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -22,10 +24,15 @@ def decode(body: bytes, kind: type[T]) -> T:
         decoded = msgspec.json.decode(body, type=kind)
         json.loads(body, object_pairs_hook=_no_duplicates)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"The request does not fit: {error}.") from error
+        raise InvalidRequest(f"The request does not fit: {shortened(str(error))}.") from error
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidRequest("The request body is not a JSON document that can be read.") from error
     return decoded
+
+
+def shortened(text: str) -> str:
+    """Enough of a text to recognize it by: what a client sent is not sent back at length."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> None:

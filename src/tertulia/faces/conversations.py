@@ -2,16 +2,17 @@
 
 import asyncio
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from litestar import Response, delete, get, post
+from litestar import delete, get, post
 from litestar.params import Parameter
 from msgspec import Struct
 
 from tertulia.core import errors
 from tertulia.faces import body as reading
 from tertulia.faces.gate import Signed
+from tertulia.faces.openapi import refuses
 from tertulia.faces.paging import Limit, seq_cursor
 from tertulia.queue.hints import Hint, Hints
 from tertulia.store.conversations import Conversation, Conversations, StoredMessage, StoredTurn
@@ -29,10 +30,35 @@ class ConversationPage(Struct, frozen=True, rename="camel"):
     after: str | None = None
 
 
+class Aborted(Struct, frozen=True):
+    """Which turns were stopped, as they ended."""
+
+    status: Literal["GENERATION_ABORTED", "NOTHING_TO_ABORT"]
+    turns: list[StoredTurn]
+
+
+class Deleted(Struct, frozen=True, rename="camel"):
+    """Hidden now, erased when that many seconds have passed."""
+
+    restorable_for_seconds: float
+    status: Literal["deleted"] = "deleted"
+
+
+class Restored(Struct, frozen=True):
+    status: Literal["restored"] = "restored"
+
+
+_REFUSED = refuses(errors.ConversationNotFound)
+
 Cursor = Annotated[str | None, Parameter(description="a cursor from an earlier page")]
 
 
-@get("/api/conversations/{conversation_id:str}", tags=["conversations"], summary="Read a conversation")
+@get(
+    "/api/conversations/{conversation_id:str}",
+    responses=_REFUSED,
+    tags=["conversations"],
+    summary="Read a conversation",
+)
 async def read_conversation(
     request: Signed, conversation_id: str, limit: Limit = 50, before: Cursor = None, after: Cursor = None
 ) -> ConversationPage:
@@ -53,17 +79,23 @@ async def read_conversation(
     )
 
 
-@post("/api/conversations/{conversation_id:str}/abort", status_code=200, tags=["conversations"], summary="Stop the answer")
-async def abort(request: Signed, conversation_id: str) -> dict[str, Any]:
+@post(
+    "/api/conversations/{conversation_id:str}/abort",
+    status_code=200,
+    responses=_REFUSED,
+    tags=["conversations"],
+    summary="Stop the answer",
+)
+async def abort(request: Signed, conversation_id: str) -> Aborted:
     """Stop what is being answered now; what was said until then is kept. Answers once it has stopped."""
     conversations: Conversations = request.app.state.conversations
     hints: Hints = request.app.state.hints
     owner = request.user.owner
     turns = await conversations.request_abort(owner, _name(conversation_id))
     if not turns:
-        return {"status": "NOTHING_TO_ABORT", "turns": []}
+        return Aborted("NOTHING_TO_ABORT", [])
     hints.tell(Hint(turns=turns))
-    return {"status": "GENERATION_ABORTED", "turns": await _ends(conversations, owner, turns)}
+    return Aborted("GENERATION_ABORTED", await _ends(conversations, owner, turns))
 
 
 async def _ends(conversations: Conversations, owner: Any, turns: list[UUID]) -> list[StoredTurn]:
@@ -78,23 +110,35 @@ async def _ends(conversations: Conversations, owner: Any, turns: list[UUID]) -> 
     return []
 
 
-@delete("/api/conversations/{conversation_id:str}", status_code=200, tags=["conversations"], summary="Delete a conversation")
-async def delete_conversation(request: Signed, conversation_id: str) -> dict[str, Any]:
+@delete(
+    "/api/conversations/{conversation_id:str}",
+    status_code=200,
+    responses=_REFUSED,
+    tags=["conversations"],
+    summary="Delete a conversation",
+)
+async def delete_conversation(request: Signed, conversation_id: str) -> Deleted:
     """Hide it at once and stop its answer; it is erased a little later, and can be brought back until then."""
     conversations: Conversations = request.app.state.conversations
     hints: Hints = request.app.state.hints
     name = _name(conversation_id)
     turns = await conversations.hide(request.user.owner, name)
     hints.tell(Hint(turns=turns, owner=request.user.owner, forget=name))
-    return {"status": "deleted", "restorableForSeconds": request.app.state.settings.delete_seconds}
+    return Deleted(request.app.state.settings.delete_seconds)
 
 
-@post("/api/conversations/{conversation_id:str}/restore", status_code=200, tags=["conversations"], summary="Undo a deletion")
-async def restore_conversation(request: Signed, conversation_id: str) -> Response[dict[str, Any]]:
+@post(
+    "/api/conversations/{conversation_id:str}/restore",
+    status_code=200,
+    responses=refuses(errors.ConversationNotFound, errors.Conflict),
+    tags=["conversations"],
+    summary="Undo a deletion",
+)
+async def restore_conversation(request: Signed, conversation_id: str) -> Restored:
     """Bring a deleted conversation back, while that is still possible."""
     conversations: Conversations = request.app.state.conversations
     await conversations.bring_back(request.user.owner, _name(conversation_id))
-    return Response({"status": "restored"})
+    return Restored()
 
 
 def _name(text: str) -> UUID:

@@ -8,6 +8,7 @@ from litestar.exceptions import HTTPException
 from tertulia import logs
 from tertulia.core.errors import BodyTooLarge, InvalidRequest, NotFound, TertuliaError
 from tertulia.core.statuses import http_status
+from tertulia.faces.body import shortened
 
 _log = logs.get("faces")
 
@@ -44,8 +45,16 @@ def on_http(_: Request[Any, Any, Any], error: HTTPException) -> Response[dict[st
     if error.status_code == 413:
         return answer(BodyTooLarge())
     if error.status_code < 500:
-        return answer(InvalidRequest("A part of the request's address or headers is not as it should be."))
+        return answer(InvalidRequest(_what_is_wrong(error)))
     return on_anything(_, error)
+
+
+def _what_is_wrong(error: HTTPException) -> str:
+    """Which parameter, and why, where the framework knows."""
+    named = [part for part in error.extra if "key" in part] if isinstance(error.extra, list) else []
+    if not named:
+        return "A part of the request's address or headers is not as it should be."
+    return "; ".join(f"{part['key']}: {shortened(str(part.get('message')))}" for part in named) + "."
 
 
 def on_anything(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, Any]]:

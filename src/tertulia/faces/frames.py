@@ -1,9 +1,14 @@
 """What a client may say on `/ws`, and our short answers; events come as they are in the log."""
 
-from typing import Any, Literal
+from datetime import datetime
+from typing import Literal, cast
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
+
+from tertulia.faces import body as reading
+from tertulia.store.conversations import StoredTurn
 
 
 class Auth(Struct, frozen=True, tag_field="type", tag="auth", forbid_unknown_fields=True):
@@ -12,7 +17,9 @@ class Auth(Struct, frozen=True, tag_field="type", tag="auth", forbid_unknown_fie
     token: str
 
 
-class Subscribe(Struct, frozen=True, tag_field="type", tag="subscribe", forbid_unknown_fields=True, rename="camel"):
+class Subscribe(
+    Struct, frozen=True, tag_field="type", tag="subscribe", forbid_unknown_fields=True, rename="camel"
+):
     """Listen to a session (by its credential), or once more to one's own pushes, after a cursor."""
 
     session_id: str | None = None
@@ -21,7 +28,9 @@ class Subscribe(Struct, frozen=True, tag_field="type", tag="subscribe", forbid_u
     token: str | None = None
 
 
-class Unsubscribe(Struct, frozen=True, tag_field="type", tag="unsubscribe", forbid_unknown_fields=True, rename="camel"):
+class Unsubscribe(
+    Struct, frozen=True, tag_field="type", tag="unsubscribe", forbid_unknown_fields=True, rename="camel"
+):
     session_id: str
 
 
@@ -40,14 +49,64 @@ class Ping(Struct, frozen=True, tag_field="type", tag="ping"):
 
 Frame = Auth | Subscribe | Unsubscribe | Say | Ping
 
-decoder = msgspec.json.Decoder(Frame)
-_encoder = msgspec.json.Encoder()
+
+class Connected(Struct, frozen=True, tag_field="type", tag="connected"):
+    """You are signed in, and what is addressed to you comes from here on."""
+
+    user_id: str
+    tenant_id: str
+    cursor: str
 
 
-def frame(kind: str, **fields: Any) -> bytes:
-    return _encoder.encode({"type": kind, **fields})
+class Subscribed(Struct, frozen=True, tag_field="type", tag="subscribed", rename="camel"):
+    """The events of the session come after this cursor."""
+
+    session_id: str
+    cursor: str
 
 
-def error(code: str, message: str, **fields: Any) -> bytes:
-    """A refusal of one frame, in the fields that chat clients look for."""
-    return frame("error", code=code, content=message, **fields)
+class Accepted(Struct, frozen=True, tag_field="type", tag="accepted"):
+    """A message of yours is stored and will be answered."""
+
+    message_id: UUID
+    turn_id: UUID
+    session_id: str
+    conversation_id: UUID
+    status: Literal["queued"] = "queued"
+
+
+class Pong(Struct, frozen=True, tag_field="type", tag="pong"):
+    timestamp: datetime
+
+
+class Error(Struct, frozen=True, tag_field="type", tag="error"):
+    """A frame of yours was refused; `content` is for people, in the field that chat clients look for."""
+
+    code: str
+    content: str
+    session_id: str | None = None
+
+
+class Standing(Struct, frozen=True):
+    """How the newest turns of a conversation stand; empty where a user's own pushes are meant."""
+
+    turns: list[StoredTurn] = []
+
+
+class Resync(Struct, frozen=True, tag_field="type", tag="resync", rename="camel"):
+    """Something between is gone from the log: read the conversation anew, and go on from this cursor."""
+
+    cursor: str
+    timestamp: datetime
+    data: Standing
+    conversation_id: UUID | None = None
+
+
+Answer = Connected | Subscribed | Accepted | Pong | Error | Resync
+
+encode = msgspec.json.Encoder().encode
+
+
+def decode(text: str) -> Frame:
+    """What the client says, read as strictly as the body of a request."""
+    return reading.decode(text.encode(), cast(type[Frame], Frame))

@@ -36,7 +36,7 @@ class Gate:
         async def gated(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "http" and not scope["route_handler"].opt.get(OPEN):
                 headers = dict(cast("list[tuple[bytes, bytes]]", scope["headers"]))
-                if headers.get(b"content-encoding", b"identity") != b"identity":
+                if headers.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
                     raise InvalidRequest("Compressed request bodies are not accepted.")
                 scope["user"] = await self.admit(bearer(headers.get(b"authorization", b"")))
             await app(scope, receive, send)

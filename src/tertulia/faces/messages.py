@@ -1,9 +1,10 @@
 """`/api/messages`: send a message and be told later (202), ask what became of it, try a failed turn again."""
 
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from litestar import Response, get, post
+from litestar import get, post
 from litestar.params import Parameter
 from msgspec import Meta, Struct
 
@@ -12,24 +13,29 @@ from tertulia.core import errors
 from tertulia.core.model import TurnStatus
 from tertulia.faces import body as reading
 from tertulia.faces.gate import Signed
-from tertulia.faces.openapi import takes
+from tertulia.faces.openapi import refuses, takes
 from tertulia.queue.publisher import Publisher
 from tertulia.store.conversations import Conversations
-from tertulia.store.messages import Accepted, Answered, Asked, Messages, Submission
+from tertulia.store.messages import Accepted, Answered, Asked, Messages, Replied, Submission
 
 
 class SendMessage(Struct, frozen=True, forbid_unknown_fields=True):
     """A message for an agent. `session_id` is your own name for the conversation; a new one begins a new one."""
 
-    content: Annotated[str, Meta(description="the text, 1 to 10,000 characters")]
-    session_id: Annotated[str | None, Meta(description="your name for the conversation, or its id")] = None
+    content: Annotated[
+        str, Meta(description="the text, 1 to 10,000 characters", extra_json_schema={"minLength": 1})
+    ]
+    session_id: Annotated[
+        Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})] | None,
+        Meta(description="your name for the conversation, or its id"),
+    ] = None
     agent_id: Annotated[str | None, Meta(description="who should answer; the tenant's agent by default")] = None
 
 
 class Queued(Struct, frozen=True):
     """The message is stored and will be answered."""
 
-    status: str
+    status: Literal["queued"]
     message_id: UUID
     turn_id: UUID
     session_id: str
@@ -43,10 +49,10 @@ class MessageState(Struct, frozen=True):
     session_id: str
     conversation_id: UUID
     content: Any
-    created_at: Any
+    created_at: datetime
     status: TurnStatus
     turns: list[Answered]
-    reply: Any = None
+    reply: Replied | None = None
 
 
 IdempotencyKey = Annotated[
@@ -55,7 +61,22 @@ IdempotencyKey = Annotated[
 ]
 
 
-@post("/api/messages", status_code=202, operation_class=takes(SendMessage), tags=["messages"], summary="Send a message")
+@post(
+    "/api/messages",
+    status_code=202,
+    operation_class=takes(SendMessage, {"content": "Which way to the sea?", "session_id": "my-trip"}),
+    responses=refuses(
+        errors.MessageContentRequired,
+        errors.MessageTooLong,
+        errors.AgentNotFound,
+        errors.IdempotencyConflict,
+        errors.BodyTooLarge,
+        errors.ConversationBusy,
+        errors.TooManyTurns,
+    ),
+    tags=["messages"],
+    summary="Send a message",
+)
 async def send_message(request: Signed, body: bytes, idempotency_key: IdempotencyKey = None) -> Queued:
     """Store the message, answer 202 at once; the reply comes over `/ws` or from `GET /api/messages/{id}`."""
     sent = reading.decode(body, SendMessage)
@@ -86,7 +107,12 @@ def queued(accepted: Accepted) -> Queued:
     )
 
 
-@get("/api/messages/{message_id:str}", tags=["messages"], summary="What became of a message")
+@get(
+    "/api/messages/{message_id:str}",
+    responses=refuses(errors.MessageNotFound),
+    tags=["messages"],
+    summary="What became of a message",
+)
 async def message_state(request: Signed, message_id: str) -> MessageState:
     """Its state (`queued`, `running`, `waiting`, `done`, `silent`, `failed`, `aborted`) and the reply."""
     messages: Messages = request.app.state.messages
@@ -110,8 +136,14 @@ def _state(asked: Asked) -> MessageState:
     )
 
 
-@post("/api/turns/{turn_id:str}/retry", status_code=202, tags=["messages"], summary="Try a failed turn again")
-async def retry_turn(request: Signed, turn_id: str) -> Response[dict[str, Any]]:
+@post(
+    "/api/turns/{turn_id:str}/retry",
+    status_code=202,
+    responses=refuses(errors.TurnNotFound, errors.TurnNotRetryable),
+    tags=["messages"],
+    summary="Try a failed turn again",
+)
+async def retry_turn(request: Signed, turn_id: str) -> Queued:
     """Queue a failed or aborted turn again; one that is already under way is left alone."""
     conversations: Conversations = request.app.state.conversations
     publisher: Publisher = request.app.state.publisher
@@ -120,10 +152,7 @@ async def retry_turn(request: Signed, turn_id: str) -> Response[dict[str, Any]]:
         raise errors.TurnNotFound
     retried = await conversations.retry(request.user.owner, name)
     publisher.wake(request.user.owner, retried.conversation, retried.message)
-    return Response(
-        {"status": "queued", "turn_id": name, "message_id": retried.message, "session_id": retried.handle},
-        status_code=202,
-    )
+    return Queued("queued", retried.message, name, retried.handle, retried.conversation)
 
 
 ROUTES = [send_message, message_state, retry_turn]

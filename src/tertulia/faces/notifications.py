@@ -9,6 +9,7 @@ from msgspec import Struct
 from tertulia.core import errors
 from tertulia.faces import body as reading
 from tertulia.faces.gate import Signed
+from tertulia.faces.openapi import refuses
 from tertulia.faces.paging import Limit
 from tertulia.store.notifications import Notification, Notifications
 
@@ -20,7 +21,7 @@ class NotificationPage(Struct, frozen=True):
     next: str | None = None
 
 
-@get("/api/notifications", tags=["notifications"], summary="List one's notifications")
+@get("/api/notifications", responses=refuses(), tags=["notifications"], summary="List your notifications")
 async def list_notifications(
     request: Signed,
     unread: bool = False,
@@ -37,7 +38,12 @@ async def list_notifications(
     return NotificationPage(page, str(page[-1].id) if len(found) > limit else None)
 
 
-@patch("/api/notifications/{notification_id:str}/read", tags=["notifications"], summary="Mark a notification as read")
+@patch(
+    "/api/notifications/{notification_id:str}/read",
+    responses=refuses(errors.NotificationNotFound),
+    tags=["notifications"],
+    summary="Mark a notification as read",
+)
 async def mark_read(request: Signed, notification_id: str) -> Notification:
     """Note that and when you read it; doing it again changes nothing."""
     notifications: Notifications = request.app.state.notifications

@@ -4,6 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from litestar.exceptions import WebSocketDisconnect
+
 
 class Outlet:
     """Frames on their way to one client. A client that does not read for `deadline` seconds is given up.
@@ -56,7 +58,7 @@ class Outlet:
                 if self._full and len(self._frames) <= self._room // 2:
                     self._full = False
                     self._drained()
-        except (TimeoutError, OSError, RuntimeError):
+        except (TimeoutError, OSError, RuntimeError, WebSocketDisconnect):
             self._closed = True
             self._frames.clear()
             self._stuck()

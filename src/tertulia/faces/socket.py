@@ -9,7 +9,7 @@ import msgspec
 from litestar import WebSocket, websocket
 from litestar.exceptions import WebSocketDisconnect
 
-from tertulia import clock, metrics
+from tertulia import clock, logs, metrics
 from tertulia.core import errors
 from tertulia.core.model import Principal
 from tertulia.events.log import Cursor, session_log, user_log
@@ -20,8 +20,10 @@ from tertulia.faces.gate import OPEN, Gate, bearer
 from tertulia.faces.limits import Rate
 from tertulia.faces.outlet import Outlet
 from tertulia.settings import Settings
-from tertulia.store.conversations import Conversations
+from tertulia.store.conversations import Conversations, StoredTurn
 from tertulia.store.messages import Submission
+
+_log = logs.get("faces.socket")
 
 _AUTH_PATIENCE = 10.0
 _INBOUND_PER_MINUTE = 600
@@ -40,7 +42,7 @@ class Closing(Exception):
 class Peer:
     """One connected client: who it is, what it listens to."""
 
-    def __init__(self, socket: WebSocket[Any, Any, Any], principal: Principal | None) -> None:
+    def __init__(self, socket: WebSocket[Any, Any, Any]) -> None:
         state = socket.app.state
         settings: Settings = state.settings
         self._socket = socket
@@ -50,10 +52,11 @@ class Peer:
         self._reception = state.reception
         self._settings = settings
         self._inbound = Rate(_INBOUND_PER_MINUTE)
+        self._peers: dict[Any, int] = state.peers
         self._subscriptions: dict[str, Subscription] = {}
         self._closing: asyncio.Future[Closing] = asyncio.get_running_loop().create_future()
         self._expiry: asyncio.TimerHandle | None = None
-        self.principal = principal
+        self.principal: Principal | None = None
         self.outlet = Outlet(
             socket.send_text,
             room=settings.socket_buffer,
@@ -62,9 +65,9 @@ class Peer:
             stuck=lambda: self._close(Closing(1011, "The client does not read.")),
         )
 
-    async def serve(self) -> Closing | None:
+    async def serve(self, principal: Principal | None) -> Closing | None:
         """Talk until one side has enough; yields why it was ours."""
-        receiving = asyncio.ensure_future(self._receive())
+        receiving = asyncio.ensure_future(self._receive(principal))
         try:
             await asyncio.wait([receiving, self._closing], return_when=asyncio.FIRST_COMPLETED)
             if self._closing.done():
@@ -79,6 +82,8 @@ class Peer:
         for subscription in self._subscriptions.values():
             await subscription.close()
         await self.outlet.close()
+        if self.principal:
+            self._count(self.principal, -1)
 
     def _close(self, closing: Closing) -> None:
         if not self._closing.done():
@@ -88,13 +93,13 @@ class Peer:
         for subscription in self._subscriptions.values():
             subscription.resume()
 
-    async def _receive(self) -> Closing | None:
+    async def _receive(self, principal: Principal | None) -> Closing | None:
+        patience = asyncio.get_running_loop().time() + _AUTH_PATIENCE
         try:
-            if self.principal:
-                await self._welcome(self.principal)
+            if principal:
+                await self._welcome(principal)
             while True:
-                wait = None if self.principal else _AUTH_PATIENCE
-                async with asyncio.timeout(wait):
+                async with asyncio.timeout_at(None if self.principal else patience):
                     data = await self._socket.receive()
                 if data["type"] == "websocket.disconnect":
                     return None
@@ -104,11 +109,14 @@ class Peer:
         except WebSocketDisconnect:
             return None
         except errors.Unauthenticated as error:
-            self.outlet.put(frames.error(error.code, str(error)))
+            self._tell(frames.Error(error.code, str(error)))
             await self.outlet.flush()
             return Closing(_UNAUTHENTICATED, str(error))
         except Closing as closing:
             return closing
+        except Exception as error:  # noqa: BLE001  (a bug of ours: the log has it, the client is told that much)
+            _log.error("socket broke", exc_info=error)
+            return Closing(1011, errors.TertuliaError.message)
 
     async def _heed(self, text: str | None) -> None:
         if text is None:
@@ -116,9 +124,9 @@ class Peer:
         if self._inbound.wait("frames"):
             raise Closing(_TOO_MANY, "Too many frames.")
         try:
-            said = frames.decoder.decode(text)
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            self.outlet.put(frames.error("INVALID_FRAME", "That frame is not understood here."))
+            said = frames.decode(text)
+        except errors.InvalidRequest as error:
+            self._tell(frames.Error("INVALID_FRAME", str(error)))
             return
         try:
             await self._answer(said)
@@ -126,7 +134,7 @@ class Peer:
             raise
         except errors.TertuliaError as error:
             handle = getattr(said, "session_id", None)
-            self.outlet.put(frames.error(error.code, str(error), session_id=handle))
+            self._tell(frames.Error(error.code, str(error), handle))
 
     async def _answer(self, said: frames.Frame) -> None:
         if isinstance(said, frames.Auth):
@@ -141,7 +149,7 @@ class Peer:
         elif isinstance(said, frames.Say):
             await self._say(self._known(), said)
         else:
-            self.outlet.put(frames.frame("pong", timestamp=clock.now()))
+            self._tell(frames.Pong(clock.now()))
 
     def _known(self) -> Principal:
         if self.principal is None:
@@ -158,12 +166,18 @@ class Peer:
             self._expire(principal)
 
     async def _welcome(self, principal: Principal) -> None:
+        if self._peers.get(principal.owner, 0) >= self._settings.sockets_per_user:
+            raise Closing(_TOO_MANY, "You have too many connections open.")
+        self._count(principal, +1)
         self.principal = principal
         self._expire(principal)
         place = await self._listen("user", user_log(principal.owner), None, None)
-        self.outlet.put(
-            frames.frame("connected", user_id=principal.user, tenant_id=principal.tenant, cursor=str(place))
-        )
+        self._tell(frames.Connected(principal.user, principal.tenant, str(place)))
+
+    def _count(self, principal: Principal, change: int) -> None:
+        self._peers[principal.owner] = self._peers.get(principal.owner, 0) + change
+        if not self._peers[principal.owner]:
+            del self._peers[principal.owner]
 
     def _expire(self, principal: Principal) -> None:
         """The token's end is the socket's, unless a newer one comes."""
@@ -190,7 +204,7 @@ class Peer:
         place = await self._listen(
             said.session_id, session_log(principal.tenant, conversation), after, conversation
         )
-        self.outlet.put(frames.frame("subscribed", sessionId=said.session_id, cursor=str(place)))
+        self._tell(frames.Subscribed(said.session_id, str(place)))
 
     async def _listen(self, name: str, log: str, after: Cursor | None, conversation: UUID | None) -> Cursor | None:
         if old := self._subscriptions.pop(name, None):
@@ -205,15 +219,10 @@ class Peer:
 
     async def _resync(self, cursor: str, conversation: UUID | None) -> bytes:
         """Something is gone from the log: where it goes on, and how the newest turns stand."""
-        turns: list[Any] = []
+        turns: list[StoredTurn] = []
         if conversation and self.principal:
-            history = await self._conversations.history(
-                self.principal.owner, conversation, before=None, after=2**62, limit=10
-            )
-            turns = [msgspec.to_builtins(turn) for turn in history.turns]
-        return frames.frame(
-            "resync", cursor=cursor, conversationId=conversation, timestamp=clock.now(), data={"turns": turns}
-        )
+            turns = await self._conversations.newest_turns(self.principal.owner, conversation, 10)
+        return frames.encode(frames.Resync(cursor, clock.now(), frames.Standing(turns), conversation))
 
     async def _say(self, principal: Principal, said: frames.Say) -> None:
         raw = msgspec.json.encode(said)
@@ -230,16 +239,10 @@ class Peer:
                 body_hash=reading.digest(raw) if key else None,
             ),
         )
-        self.outlet.put(
-            frames.frame(
-                "accepted",
-                status="queued",
-                message_id=accepted.message,
-                turn_id=accepted.turn,
-                session_id=accepted.handle,
-                conversation_id=accepted.conversation,
-            )
-        )
+        self._tell(frames.Accepted(accepted.message, accepted.turn, accepted.handle, accepted.conversation))
+
+    def _tell(self, answer: frames.Answer) -> None:
+        self.outlet.put(frames.encode(answer))
 
 
 @websocket("/ws", opt={OPEN: True})
@@ -252,13 +255,12 @@ async def socket(socket: WebSocket[Any, Any, Any]) -> None:
         return
     offered = [part.strip() for part in headers.get("sec-websocket-protocol", "").split(",")]
     await socket.accept(subprotocols="bearer" if offered[0] == "bearer" else None)
-    peers: dict[Any, int] = socket.app.state.peers
     metrics.SOCKETS.inc()
     closing, peer = None, None
     try:
         principal = await _admitted(socket, headers, offered)
-        peer = Peer(socket, principal)
-        closing = await _counted(peer, peers, settings.sockets_per_user)
+        peer = Peer(socket)
+        closing = await peer.serve(principal)
     except errors.TertuliaError as error:
         closing = Closing(_UNAUTHENTICATED if isinstance(error, errors.Unauthenticated) else 1013, str(error))
     finally:
@@ -267,22 +269,6 @@ async def socket(socket: WebSocket[Any, Any, Any]) -> None:
             await peer.leave()
     if closing:
         await _say_goodbye(socket, closing)
-
-
-async def _counted(peer: Peer, peers: dict[Any, int], limit: int) -> Closing | None:
-    """Serve, unless the user has too many sockets open."""
-    owner = peer.principal.owner if peer.principal else None
-    if owner is None:
-        return await peer.serve()
-    if peers.get(owner, 0) >= limit:
-        return Closing(_TOO_MANY, "You have too many connections open.")
-    peers[owner] = peers.get(owner, 0) + 1
-    try:
-        return await peer.serve()
-    finally:
-        peers[owner] -= 1
-        if not peers[owner]:
-            del peers[owner]
 
 
 async def _admitted(

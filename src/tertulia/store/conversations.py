@@ -87,12 +87,13 @@ class Conversations:
         async with self._database.transaction(owner) as session:
             found = await self._get(session, owner, conversation)
             messages = await self._page(session, owner, conversation, before, after, limit + 1)
-            turns = await session.many("newest_turns", tenant=owner.tenant, conversation=conversation, limit=limit)
+            asked = [row["id"] for row in messages if row["role"] == "user"]
+            turns = await session.many("turns_of_messages", tenant=owner.tenant, messages=asked)
         more = len(messages) > limit
         if after is None:
             messages = messages[:limit][::-1]
         return History(
-            found, [_message(row) for row in messages[:limit]], [_turn(row) for row in reversed(turns)], more
+            found, [_message(row) for row in messages[:limit]], [_turn(row) for row in turns], more
         )
 
     async def _get(self, session: Session, owner: Owner, conversation: UUID) -> Conversation:
@@ -115,9 +116,17 @@ class Conversations:
 
     async def of_session(self, owner: Owner, session_id: str) -> UUID | None:
         """The conversation that this credential opens, if it is the owner's."""
+        if "\x00" in session_id:  # nothing that PostgreSQL stores has one, nor takes it as a parameter
+            return None
         async with self._database.transaction(owner) as session:
             row = await session.one("conversation_by_session", tenant=owner.tenant, session=session_id)
         return row["id"] if row else None
+
+    async def newest_turns(self, owner: Owner, conversation: UUID, limit: int) -> list[StoredTurn]:
+        """How the last turns stand, the newest last."""
+        async with self._database.transaction(owner) as session:
+            rows = await session.many("newest_turns", tenant=owner.tenant, conversation=conversation, limit=limit)
+        return [_turn(row) for row in reversed(rows)]
 
     async def hide(self, owner: Owner, conversation: UUID) -> list[UUID]:
         """Delete it, for all to see; yields the turns that were asked to stop."""

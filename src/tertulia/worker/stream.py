@@ -69,6 +69,7 @@ class TurnStream:
         failpoints.reach("worker.tool_called")
 
     async def tool_returned(self, call_id: str, name: str, result: str, is_error: bool, extra: dict[str, Any]) -> None:
+        failpoints.reach("worker.tool_returned")
         content = {"id": call_id, "name": name, "result": result, "isError": is_error} | extra
         structured = extra["structured"]
         if not await self._turns.record_step(self._turn, Role.TOOL, ContentType.TOOL_RESULT, content, structured):

@@ -52,13 +52,15 @@ BEGIN
 
     FOR attempt IN 1..3 LOOP
         EXIT WHEN outcome IS NOT NULL OR conversation IS NOT NULL;
-        UPDATE conversations c
-           SET last_seq = c.last_seq + 1, open_turns = c.open_turns + 1,
-               last_message_at = clock_timestamp(), updated_at = clock_timestamp()
-         WHERE c.tenant = p_tenant AND c.id = p_named AND c.deleted_at IS NULL
-        RETURNING c.id, coalesce(c.external_key, c.id::text), c.last_seq, c.open_turns > p_conversation_limit
-          INTO conversation, handle, seq, busy;
-        IF conversation IS NULL AND p_create THEN
+        IF p_named IS NOT NULL THEN
+            UPDATE conversations c
+               SET last_seq = c.last_seq + 1, open_turns = c.open_turns + 1,
+                   last_message_at = clock_timestamp(), updated_at = clock_timestamp()
+             WHERE c.tenant = p_tenant AND c.id = p_named AND c.deleted_at IS NULL
+            RETURNING c.id, coalesce(c.external_key, c.id::text), c.last_seq, c.open_turns > p_conversation_limit
+              INTO conversation, handle, seq, busy;
+        END IF;
+        IF conversation IS NULL AND p_create AND p_handle IS NOT NULL THEN
             UPDATE conversations c
                SET last_seq = c.last_seq + 1, open_turns = c.open_turns + 1,
                    last_message_at = clock_timestamp(), updated_at = clock_timestamp()
@@ -72,7 +74,7 @@ BEGIN
             INSERT INTO conversations (tenant, id, user_id, external_key, session_id, last_seq, open_turns,
                                        last_message_at)
             VALUES (p_tenant, p_conversation, p_user, p_handle, p_session, 1, 1, clock_timestamp())
-            ON CONFLICT (tenant, user_id, external_key) WHERE deleted_at IS NULL DO NOTHING
+            ON CONFLICT (external_key, user_id, tenant) WHERE deleted_at IS NULL DO NOTHING
             RETURNING id, coalesce(external_key, id::text), last_seq INTO conversation, handle, seq;
         END IF;
     END LOOP;

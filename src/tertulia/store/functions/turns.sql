@@ -37,7 +37,7 @@ BEGIN
            started_at = coalesce(t.started_at, clock_timestamp()),
            context_until = coalesce(t.context_until, take_turn.context_until)
       FROM (SELECT o.id, o.created_at FROM turns o
-             WHERE o.tenant = p_tenant AND o.conversation_id = p_conversation
+             WHERE o.tenant = p_tenant AND o.user_id = p_user AND o.conversation_id = p_conversation
                AND o.status IN ('queued', 'running', 'waiting')
              ORDER BY o.trigger_seq, o.id LIMIT 1) AS first,
            messages m
@@ -127,7 +127,7 @@ BEGIN
         more := true;
         RETURN;
     END IF;
-    more := EXISTS (SELECT FROM turns o WHERE o.tenant = p_tenant AND o.conversation_id = p_conversation
+    more := EXISTS (SELECT FROM turns o WHERE o.tenant = p_tenant AND o.user_id = p_user AND o.conversation_id = p_conversation
                        AND o.status IN ('queued', 'running') AND o.id <> p_turn);
     UPDATE conversations c
        SET last_seq = c.last_seq + (p_reply IS NOT NULL)::integer,
@@ -157,7 +157,7 @@ BEGIN
     PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
     -- A turn given back untouched does not count as a failed attempt.
     UPDATE turns SET status = 'queued', tries = greatest(tries - 1, 0)
-     WHERE tenant = p_tenant AND conversation_id = p_conversation AND status = 'running'
+     WHERE tenant = p_tenant AND user_id = p_user AND conversation_id = p_conversation AND status = 'running'
        AND api.holds_lease(p_tenant, p_conversation, p_owner, p_epoch);
     UPDATE conversations SET lease_owner = NULL, lease_until = NULL
      WHERE tenant = p_tenant AND id = p_conversation AND lease_owner = p_owner AND lease_epoch = p_epoch;
@@ -170,10 +170,10 @@ BEGIN
     PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
     -- What is being answered now is stopped; messages that wait behind it are answered next.
     RETURN QUERY UPDATE turns t SET abort_requested = true
-     WHERE t.tenant = p_tenant AND t.conversation_id = p_conversation
+     WHERE t.tenant = p_tenant AND t.user_id = p_user AND t.conversation_id = p_conversation
        AND t.status IN ('queued', 'running', 'waiting')
        AND t.trigger_seq = (SELECT min(o.trigger_seq) FROM turns o
-                             WHERE o.tenant = p_tenant AND o.conversation_id = p_conversation
+                             WHERE o.tenant = p_tenant AND o.user_id = p_user AND o.conversation_id = p_conversation
                                AND o.status IN ('queued', 'running', 'waiting'))
     RETURNING t.id;
 END

@@ -1,4 +1,8 @@
 -- The durable log of conversations and the mailbox of turns.
+--
+-- Only primary keys begin with the tenant. Other indexes begin with what is selective: while a table has no
+-- statistics yet, the planner would take any index that begins with the tenant for a look-up by key, and keep that
+-- plan (also in foreign key checks) while the table grows.
 
 CREATE TABLE users (
     tenant     text NOT NULL CHECK (tenant <> ''),
@@ -33,8 +37,8 @@ CREATE TABLE conversations (
     FOREIGN KEY (tenant, user_id) REFERENCES users (tenant, id)
 ) WITH (fillfactor = 70);                       -- room for in-place updates of seq and lease
 
-CREATE UNIQUE INDEX conversations_standing ON conversations (tenant, user_id, agent_id) WHERE deleted_at IS NULL;
-CREATE UNIQUE INDEX conversations_handle ON conversations (tenant, user_id, external_key) WHERE deleted_at IS NULL;
+CREATE UNIQUE INDEX conversations_standing ON conversations (user_id, tenant, agent_id) WHERE deleted_at IS NULL;
+CREATE UNIQUE INDEX conversations_handle ON conversations (external_key, user_id, tenant) WHERE deleted_at IS NULL;
 CREATE INDEX conversations_deleted ON conversations (deleted_at) WHERE deleted_at IS NOT NULL;
 
 CREATE TABLE messages (
@@ -57,10 +61,10 @@ CREATE TABLE messages (
     FOREIGN KEY (tenant, conversation_id) REFERENCES conversations (tenant, id) ON DELETE CASCADE
 );
 
-CREATE UNIQUE INDEX idx_messages_conversation ON messages (tenant, conversation_id, seq);
+CREATE UNIQUE INDEX idx_messages_conversation ON messages (conversation_id, seq, tenant);
 -- At most one final reply per turn; turns are unique per (message, agent).
-CREATE UNIQUE INDEX messages_reply ON messages (tenant, turn_id) WHERE role = 'assistant' AND content_type = 'text';
-CREATE INDEX messages_steps ON messages (tenant, turn_id, seq) WHERE content_type IN ('tool_call', 'tool_result');
+CREATE UNIQUE INDEX messages_reply ON messages (turn_id, tenant) WHERE role = 'assistant' AND content_type = 'text';
+CREATE INDEX messages_steps ON messages (turn_id, seq, tenant) WHERE content_type IN ('tool_call', 'tool_result');
 
 CREATE TABLE turns (
     tenant          text NOT NULL,
@@ -90,14 +94,12 @@ CREATE TABLE turns (
     ended_at        timestamptz,
     woken_at        timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, id),
-    UNIQUE (tenant, message_id, agent_id),
+    UNIQUE (message_id, agent_id, tenant),
     FOREIGN KEY (tenant, message_id) REFERENCES messages (tenant, id) ON DELETE CASCADE
 );
 
-CREATE INDEX turns_open ON turns (tenant, conversation_id, trigger_seq)
+CREATE INDEX turns_open ON turns (user_id, tenant, conversation_id, trigger_seq)
     WHERE status IN ('queued', 'running', 'waiting');
-CREATE INDEX turns_open_of_user ON turns (tenant, user_id) WHERE status IN ('queued', 'running', 'waiting');
-CREATE INDEX turns_conversation ON turns (tenant, conversation_id, trigger_seq);
 CREATE INDEX turns_outbox ON turns (ended_at) WHERE terminal IS NOT NULL;
 
 CREATE TABLE notifications (
@@ -114,7 +116,7 @@ CREATE TABLE notifications (
     FOREIGN KEY (tenant, to_user_id) REFERENCES users (tenant, id)
 );
 
-CREATE INDEX notifications_of_user ON notifications (tenant, to_user_id, id DESC);
+CREATE INDEX notifications_of_user ON notifications (to_user_id, tenant, created_at DESC, id DESC);
 
 CREATE TABLE idempotency (
     tenant     text NOT NULL,
@@ -137,4 +139,4 @@ CREATE TABLE audit (
     subject uuid NOT NULL                       -- ids only: what was erased stays erased
 );
 
-CREATE INDEX audit_of_user ON audit (tenant, user_id, at);
+CREATE INDEX audit_of_user ON audit (user_id, tenant, at);

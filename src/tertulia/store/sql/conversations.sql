@@ -15,7 +15,7 @@ WITH hidden AS (
      WHERE tenant = :tenant AND id = :conversation AND deleted_at IS NULL RETURNING id
 ), stopped AS (
     UPDATE turns t SET abort_requested = true FROM hidden
-     WHERE t.tenant = :tenant AND t.conversation_id = hidden.id AND t.status IN ('queued', 'running', 'waiting')
+     WHERE t.tenant = :tenant AND t.user_id = :user AND t.conversation_id = hidden.id AND t.status IN ('queued', 'running', 'waiting')
     RETURNING t.id
 ), noted AS (
     INSERT INTO audit (tenant, user_id, action, subject)

@@ -2,14 +2,16 @@
 SELECT api.known_user(:user) AS known;
 
 -- name: send_notification!
+-- A conflict target would ask for the right to read the row, which only its receiver has.
 INSERT INTO notifications (tenant, id, from_user_id, to_user_id, message)
-VALUES (:tenant, :id, :from_user, :to_user, :message) ON CONFLICT (tenant, id) DO NOTHING;
+VALUES (:tenant, :id, :from_user, :to_user, :message) ON CONFLICT DO NOTHING;
 
 -- name: notifications_page
 SELECT id, from_user_id, to_user_id, message, created_at, read, read_at FROM notifications
  WHERE tenant = :tenant AND to_user_id = :user AND (NOT :unread OR NOT read)
-   AND (CAST(:before AS uuid) IS NULL OR id < :before)
- ORDER BY id DESC LIMIT :limit;
+   AND (CAST(:before AS uuid) IS NULL OR (created_at, id) < (
+        SELECT b.created_at, b.id FROM notifications b WHERE b.tenant = :tenant AND b.id = :before))
+ ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: mark_notification_read
 UPDATE notifications SET read = true, read_at = coalesce(read_at, clock_timestamp())

@@ -33,6 +33,10 @@ SELECT t.id, t.agent_id, t.status, t.code, t.error, t.attempt, t.partial, t.mode
 SELECT id, message_id, status, code, error, attempt, agent_id, partial, created_at, ended_at FROM turns
  WHERE tenant = :tenant AND id = ANY(:turns);
 
+-- name: turns_of_messages
+SELECT id, status, code, error, attempt, agent_id, message_id, partial, created_at, ended_at FROM turns
+ WHERE tenant = :tenant AND message_id = ANY(:messages) ORDER BY trigger_seq, id;
+
 -- name: newest_turns
-SELECT id, status, code, error, attempt, agent_id, message_id, trigger_seq, partial, created_at, ended_at FROM turns
+SELECT id, status, code, error, attempt, agent_id, message_id, partial, created_at, ended_at FROM turns
  WHERE tenant = :tenant AND conversation_id = :conversation ORDER BY trigger_seq DESC, id DESC LIMIT :limit;

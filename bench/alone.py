@@ -1,0 +1,70 @@
+"""The model object alone: the same LangChain object, reading the same model server, with nothing around it.
+
+Reads commands from standard input, one JSON object a line, and answers each with one line.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+import uvloop
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+
+from bench.wire import at_times
+from tertulia.agents.loop import declaration
+from tertulia.agents.models import make_model
+from tertulia.tools.notify_user import NotifyUser
+from tertulia.tools.present import Present
+
+WORDS = "Please tell me about the weather in Madrid today."
+
+
+def shown(history: int, prompt: str, reply: str) -> list[BaseMessage]:
+    """As many messages as the server would show, of the same lengths."""
+    said = [AIMessage(reply) if index % 2 else HumanMessage(WORDS) for index in range(history)]
+    return [SystemMessage(prompt), *said, HumanMessage(WORDS)]
+
+
+async def answer(model: Any, messages: list[BaseMessage]) -> float:
+    """Read one whole answer; yields the seconds to its first words."""
+    began, first = time.perf_counter(), 0.0
+    async for chunk in model.astream(messages):
+        if chunk.content and not first:
+            first = time.perf_counter() - began
+    return first
+
+
+async def closed(model: Any, messages: list[BaseMessage], parallel: int, turns: int) -> dict[str, Any]:
+    """So many turns by so many loops; CPU and wall time."""
+    left = iter(range(turns))
+    firsts: list[float] = []
+
+    async def loop() -> None:
+        for _ in left:
+            firsts.append(await answer(model, messages))
+
+    wall, cpu = time.perf_counter(), time.process_time()
+    await asyncio.gather(*(loop() for _ in range(parallel)))
+    return {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall, "firsts": firsts}
+
+
+async def main(model_url: str) -> None:
+    made: Any = make_model("google_genai:gemini-2.5-flash", base_url=model_url, google_api_key="bench", timeout=60)
+    tools: list[Any] = [NotifyUser(None, None), Present()]  # type: ignore[arg-type]
+    model = made.bind_tools([declaration(tool) for tool in tools])
+    loop = asyncio.get_running_loop()
+    print(json.dumps("ready"), flush=True)
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        command = json.loads(line)
+        messages = shown(command["history"], command["prompt"], command["reply"])
+        if "times" in command:
+            result: Any = {"firsts": await at_times(command["times"], lambda _, m=messages: answer(model, m))}
+        else:
+            result = await closed(model, messages, command["parallel"], command["turns"])
+        print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(main(sys.argv[1]))

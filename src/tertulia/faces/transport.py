@@ -1,0 +1,52 @@
+"""The protocols of uvicorn, with the bounds that they lack: no client makes us keep much for it."""
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
+
+_HEAD_BYTES = 65_536
+_FRAGMENTS = 1024
+
+_TOO_LARGE = b'{"error":{"code":"HEADERS_TOO_LARGE","message":"The address or headers are too large."}}'
+_REFUSAL = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_TOO_LARGE), _TOO_LARGE)
+)
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """Gives up a client whose address and headers do not come to an end."""
+
+    _in_head = True
+    _head = 0  # what was received of it, in whole chunks
+
+    def data_received(self, data: bytes) -> None:
+        self._head += len(data)
+        super().data_received(data)
+        if self._in_head and self._head > _HEAD_BYTES and not self.transport.is_closing():
+            self.transport.write(_REFUSAL)
+            self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head, self._head = True, 0
+        super().on_message_complete()
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """Answers no pings while the client does not read, and takes no message that is cut into crumbs."""
+
+    def handle_ping(self) -> None:
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()  # the pong: the client has unread ones, and any of them will do
+
+    def handle_cont(self, event: Frame) -> None:
+        super().handle_cont(event)
+        if len(self.frames) > _FRAGMENTS:
+            self.conn.fail(1008, "Too many fragments.")
+            self.handle_parser_exception()
