@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import struct
+import sys
 import time
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
@@ -67,6 +68,8 @@ class Ws:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._frames: asyncio.Queue[bytes] = asyncio.Queue()
+        self._pump = asyncio.create_task(self._read())
 
     @classmethod
     async def open(cls, url: str, token: str) -> Self:
@@ -87,6 +90,19 @@ class Ws:
         self._writer.write(b"\x81" + size + b"\0\0\0\0" + data)  # a mask of zeros changes nothing
 
     async def frame(self) -> bytes:
+        frame = await self._frames.get()
+        assert frame, "the socket was closed"
+        return frame
+
+    async def _read(self) -> None:
+        """Always reading, so that pings are answered also while nobody waits for a frame."""
+        try:
+            await self._take_frames()
+        except (OSError, asyncio.IncompleteReadError) as error:
+            print("a socket was closed", repr(error), file=sys.stderr)
+            self._frames.put_nowait(b"")
+
+    async def _take_frames(self) -> None:
         while True:
             first, second = await self._reader.readexactly(2)
             length = second & 0x7F
@@ -96,9 +112,11 @@ class Ws:
                 (length,) = struct.unpack("!Q", await self._reader.readexactly(8))
             data = await self._reader.readexactly(length)
             if first & 0x0F == 1:
-                return data
+                self._frames.put_nowait(data)
+            if first & 0x0F == 8:
+                print("the server closes", data, file=sys.stderr)
             if first & 0x0F == 9:
-                self._writer.write(b"\x8a\x80\0\0\0\0")
+                self._writer.write(bytes([0x8A, 0x80 | len(data)]) + b"\0\0\0\0" + data)
 
     async def until(self, kind: bytes) -> bytes:
         """The next frame of a type; types are looked for as text, which is cheap."""
@@ -108,6 +126,7 @@ class Ws:
         return frame
 
     def close(self) -> None:
+        self._pump.cancel()
         self._writer.close()
 
 

@@ -46,7 +46,7 @@ def application(parts: Services) -> Litestar:
             "notifications": parts.notifications,
             "conversations": Conversations(parts.database, settings.queued_per_conversation),
             "reception": Reception(
-                parts.messages, parts.publisher, parts.events,
+                parts.messages, parts.publisher,
                 agent_id=settings.agent_id, longest=settings.message_chars,
             ),
             "peers": {},
@@ -87,6 +87,8 @@ async def serve(settings: Settings, *, with_worker: bool, announce: Announce) ->
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=75,
             timeout_graceful_shutdown=5,
         )
         server = _Server(config, lambda: announce(_address(listening)))

@@ -2,9 +2,11 @@
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
+import hiredis
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -121,8 +123,10 @@ class Pipeline:
     async def _execute(self, commands: list[tuple[Argument, ...]]) -> list[Any]:
         connection = self._connection = self._connection or raw_connection(self._client)
         try:
-            await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-            return [await _reply(connection) for _ in commands]
+            packed = b"".join(map(hiredis.pack_command, commands))
+            await connection.send_packed_command(packed, check_health=False)
+            async with asyncio.timeout(connection.socket_timeout):
+                return [await _reply(connection) for _ in commands]
         except BaseException:
             # Replies that are still under way must not be taken for those of the next batch.
             self._connection = None
@@ -132,7 +136,7 @@ class Pipeline:
 
 async def _reply(connection: Any) -> Any:
     try:
-        return await connection.read_response(disconnect_on_error=False)
+        return await connection.read_response(disconnect_on_error=False, timeout=math.inf)
     except ResponseError as error:
         return error
 

@@ -29,4 +29,6 @@ async def _world(doomed: tuple[Embedded, Services, Path]) -> AsyncGenerator[Worl
 async def world(_world: World) -> AsyncGenerator[World]:
     """Backends and a server without a worker; no conversations yet."""
     await _world.clear()
+    said = len(_world.log)
     yield _world
+    print(_world.log[said:])  # shown when the test failed

@@ -132,8 +132,8 @@ class Listener:
     def _cursors(self) -> Iterator[str]:
         generation, offset = "", 0
         for frame in self.frames:
-            if "cursor" not in frame or "conversationId" not in frame:
-                continue
+            if "cursor" not in frame or not frame.get("conversationId"):
+                continue  # no event of the conversation
             of, _, at = frame["cursor"].partition(".")
             if of == generation and int(at) <= offset and frame["type"] != "resync":
                 yield f"cursor {frame['cursor']} after {offset}"

@@ -7,7 +7,9 @@ import msgspec
 from tests.faults.listening import Listener
 from tests.faults.world import Talk, until
 
-_REPLIES = "SELECT content::text FROM messages WHERE turn_id = $1 AND role = 'assistant' AND content_type = 'text'"
+_REPLIES = (
+    "SELECT content::text FROM messages WHERE turn_id = $1 AND role = 'assistant' AND content_type = 'text'"
+)
 _ORDER = """
 SELECT t.message_id::text FROM turns t LEFT JOIN messages m ON m.id = t.reply_id
  WHERE t.conversation_id = $1 ORDER BY coalesce(m.seq, t.trigger_seq)
@@ -15,7 +17,11 @@ SELECT t.message_id::text FROM turns t LEFT JOIN messages m ON m.id = t.reply_id
 
 
 async def broken(
-    talk: Talk, *others: Listener, status: str = "done", statuses: dict[str, str] | None = None, patience: float = 20
+    talk: Talk,
+    *others: Listener,
+    status: str = "done",
+    statuses: dict[str, str] | None = None,
+    patience: float = 20,
 ) -> list[str]:
     """What was not kept of the promise, after every turn has ended (or should have)."""
     found: list[str] = []

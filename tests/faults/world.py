@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -27,7 +28,9 @@ QUICK = {"lease_seconds": 1.5, "sweep_seconds": 0.3, "drain_seconds": 0}
 class World:
     """One database and one Valkey database, with what is needed to break and to examine them."""
 
-    def __init__(self, embedded: Embedded, services: Services, folder: Path, database: str, number: int) -> None:
+    def __init__(
+        self, embedded: Embedded, services: Services, folder: Path, database: str, number: int
+    ) -> None:
         self.embedded = embedded
         self.folder = folder
         self._sockets = embedded.sockets
@@ -43,6 +46,12 @@ class World:
         }
         self.valkey = Redis.from_url(self.settings["redis_url"])
         self.url = ""
+        self.server_itself: Instance | None = None
+
+    @property
+    def log(self) -> str:
+        """What the server has said."""
+        return self.server_itself.text if self.server_itself else ""
 
     async def sql(self, query: str, *arguments: object) -> list[Any]:
         """Rows as the superuser sees them: all."""
@@ -75,6 +84,15 @@ class World:
         given = () if with_worker else ("--no-worker",)
         settings = {**self.settings, **options}
         instance = Instance("serve", self.folder, "--port", "0", *given, failpoints=failpoints, **settings)
+        async with running(instance) as started:
+            yield started
+
+    @asynccontextmanager
+    async def patched(self, how: str, failpoints: str = "") -> AsyncGenerator[Instance]:
+        """A server with its worker from which something has been taken out: see `patched.py`."""
+        instance = Instance("serve", self.folder, failpoints=failpoints, **self.settings)
+        script = str(Path(__file__).with_name("patched.py"))
+        instance._command = [sys.executable, script, how, "serve", "--port", "0"]
         async with running(instance) as started:
             yield started
 
@@ -204,7 +222,9 @@ async def frozen(pids: list[int]) -> AsyncGenerator[None]:
 
 
 @asynccontextmanager
-async def made(embedded: Embedded, services: Services, folder: Path, name: str, number: int) -> AsyncGenerator[World]:
+async def made(
+    embedded: Embedded, services: Services, folder: Path, name: str, number: int
+) -> AsyncGenerator[World]:
     """A world in a database of its own, with a server."""
     if name != "tertulia":
         postgres = await asyncpg.connect(host=str(embedded.sockets), user="postgres", database="postgres")
@@ -214,7 +234,7 @@ async def made(embedded: Embedded, services: Services, folder: Path, name: str, 
     await world.sql("CREATE EXTENSION IF NOT EXISTS vector")
     await migrate(services.migration_url.replace("/tertulia?", f"/{name}?"), "tertulia")
     async with world.server() as server:
-        world.url = server.url
+        world.url, world.server_itself = server.url, server
         yield world
     await world.valkey.aclose()
 

@@ -30,7 +30,9 @@ async def someone(server: Instance) -> AsyncGenerator[Someone]:
     """Makes users whom nobody has met before, of the shared server or of another."""
     async with AsyncExitStack() as stack:
 
-        async def make(name: str = "user", tenant: str = "acme", *, at: Instance = server, **claims: Any) -> User:
+        async def make(
+            name: str = "user", tenant: str = "acme", *, at: Instance = server, **claims: Any
+        ) -> User:
             return await stack.enter_async_context(User(at.url, word(name), tenant, **claims))
 
         yield make
@@ -71,7 +73,11 @@ def alone(backends: Services, settings: dict[str, Any], numbers: Iterator[int]) 
 async def strict_settings(alone: Alone) -> dict[str, Any]:
     """Narrow limits and short patience."""
     return await alone(
-        model_timeout=1, queued_per_conversation=3, open_turns_per_user=5, delete_seconds=1.5, sweep_seconds=0.2
+        model_timeout=1,
+        queued_per_conversation=3,
+        open_turns_per_user=5,
+        delete_seconds=1.5,
+        sweep_seconds=0.2,
     )
 
 

@@ -1,6 +1,7 @@
-"""What reaches a client over `/ws`: who may listen, what is pushed, and how one goes on where one left off."""
+"""What reaches a client over `/ws`: who may listen, what is pushed, how one goes on where one left off."""
 
 import asyncio
+import contextlib
 import json
 import socket as sockets
 import time
@@ -35,13 +36,11 @@ async def stranger(server: Instance, **options: Any) -> AsyncGenerator[Socket]:
 
 async def closed(socket: Socket, patience: float = 5) -> tuple[int, str]:
     """The code and the reason with which the server closes the socket."""
-    async with asyncio.timeout(patience):
-        try:
+    with contextlib.suppress(ConnectionClosed):
+        async with asyncio.timeout(patience):
             while True:
                 await socket.next(patience)
-        except ConnectionClosed as error:
-            assert error.rcvd is not None
-            return error.rcvd.code, error.rcvd.reason
+    return socket.connection.close_code or 0, socket.connection.close_reason or ""
 
 
 def types(frames: list[dict[str, Any]]) -> list[str]:
@@ -94,7 +93,9 @@ async def test_every_socket_of_a_user_gets_the_answer_and_nobody_elses_does(ann:
 
 async def test_a_message_can_be_sent_over_the_socket_itself(ann: User) -> None:
     async with ann.socket() as socket:
-        await socket.say(type="message", content='[[text {"said": "By wire"}]]', session_id=(session := word("s")))
+        await socket.say(
+            type="message", content='[[text {"said": "By wire"}]]', session_id=(session := word("s"))
+        )
         accepted = await socket.until("accepted")
         assert (accepted["status"], accepted["session_id"]) == ("queued", session)
         assert (await socket.until("message"))["content"] == "By wire"
@@ -286,11 +287,15 @@ async def test_a_cursor_that_is_not_of_this_log_is_answered_with_a_resync(ann: U
         await socket.subscribe(session_id)
         cursor = (await socket.until("subscribed"))["cursor"]
         generation, offset = cursor.split(".")
-        await socket.subscribe(session_id, f"{generation}.{int(offset) + 1000}" if wrong == "future" else wrong)
+        await socket.subscribe(
+            session_id, f"{generation}.{int(offset) + 1000}" if wrong == "future" else wrong
+        )
         resync = await socket.until("resync")
         assert resync["cursor"] == cursor
         assert resync["conversationId"] == sent["conversation_id"]
-        assert [(turn["id"], turn["status"]) for turn in resync["data"]["turns"]] == [(sent["turn_id"], "done")]
+        assert [(turn["id"], turn["status"]) for turn in resync["data"]["turns"]] == [
+            (sent["turn_id"], "done")
+        ]
         later = await ann.send("Goes on", session)
         assert (await socket.until("turn_end"))["turnId"] == later["turn_id"]
 
@@ -369,6 +374,7 @@ async def test_a_reader_who_falls_behind_is_told_so_and_costs_the_server_no_memo
             for _ in range(60):  # 60 answers of 100 kB, each of them sent as deltas and as a whole
                 last = await ann.ask("More", session)
             grown = psutil.Process(narrow.pid).memory_info().rss - before
+            assert grown < 6_000_000
             assert (await bob.ask("Are you there?"))["status"] == "done"
             slow.connection.transport.resume_reading()
             resync = await slow.until("resync", 30, conversationId=sent["conversation_id"])
@@ -377,7 +383,6 @@ async def test_a_reader_who_falls_behind_is_told_so_and_costs_the_server_no_memo
     delivered = [frame for frame in slow.seen if frame.get("turnId")]
     assert last["status"] == "done"
     assert resync["data"]["turns"][-1]["id"] == last["turns"][0]["turn_id"]
-    assert grown < 12_000_000
     assert len(delivered) < 60 * 10
 
 

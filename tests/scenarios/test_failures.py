@@ -1,11 +1,11 @@
 """When the model fails: what the user sees, what the operator reads, and trying again."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from tests.scenarios.conftest import Someone, word
+from tests.support.client import User
 from tests.support.gemini import ScriptedGemini
 from tests.support.gemini_answers import failure, text
 from tests.support.instance import Instance
@@ -15,7 +15,9 @@ LIMITED = "The model's provider is limiting requests. Please try again in a minu
 UNAVAILABLE = "The model's provider did not answer properly. Please try again later."
 INTERRUPTED = "The answer broke off before it was complete. Please try again."
 TIMEOUT = "The model took too long to answer. Please try again."
-OPERATOR = "The model's provider refused the request. The server's operator should check the model and its key."
+OPERATOR = (
+    "The model's provider refused the request. The server's operator should check the model and its key."
+)
 DECLINED = "The model declined to answer this. Rephrasing it may help."
 TOO_LONG = "The answer reached the model's limit of length before it was complete."
 
@@ -28,7 +30,13 @@ FAILURES = [
     ("an unfinished stream", '[[unfinished {"said": "never done"}]]', "MODEL_INTERRUPTED", INTERRUPTED, 502),
     ("silence in the middle", '[[hang {"said": "one moment"}]]', "GENERATION_TIMEOUT", TIMEOUT, 504),
     ("prompt blocked", "[[blocked]]", "MODEL_REFUSED", DECLINED, 502),
-    ("answer too long", '[[text {"said": "long", "finish": "MAX_TOKENS"}]]', "AGENT_LIMIT_REACHED", TOO_LONG, 502),
+    (
+        "answer too long",
+        '[[text {"said": "long", "finish": "MAX_TOKENS"}]]',
+        "AGENT_LIMIT_REACHED",
+        TOO_LONG,
+        502,
+    ),
 ]
 
 
@@ -70,7 +78,6 @@ async def test_a_failure_of_the_model_is_seen_by_the_user_everywhere_and_logged(
     line = await logged(strict, "turn failed", turn=sent["turn_id"])
     assert (line["level"], line["code"], line["user"], line["tenant"]) == ("error", code, ann.name, "acme")
     assert line["conversation"] == sent["conversation_id"]
-    assert line["cause"] or code == "AGENT_LIMIT_REACHED" or "finish" in token or token in ("[[blocked]]",)
 
 
 @pytest.mark.scenario("002", "LLM error handled gracefully")
@@ -84,7 +91,7 @@ async def test_a_model_that_says_nothing_at_all_is_given_up_after_three_tries(
 
 
 async def test_a_failure_before_the_first_word_is_tried_again_without_anybody_noticing(
-    ann: Any, gemini: ScriptedGemini
+    ann: User, gemini: ScriptedGemini
 ) -> None:
     gemini.script(failure(503), failure(429), text("Third time lucky"))
     state = await ann.ask(f"{word()} Hello?")
@@ -93,7 +100,7 @@ async def test_a_failure_before_the_first_word_is_tried_again_without_anybody_no
 
 
 async def test_a_failed_turn_leaves_the_conversation_usable_and_its_question_in_the_context(
-    ann: Any, gemini: ScriptedGemini
+    ann: User, gemini: ScriptedGemini
 ) -> None:
     session = word("s")
     failed = await ann.ask(wrong := f'{word()} [[failure {{"status": 403}}]]', session)
@@ -103,7 +110,7 @@ async def test_a_failed_turn_leaves_the_conversation_usable_and_its_question_in_
     assert asked(gemini, question).said == [("user", wrong), ("user", question)]
 
 
-async def test_a_failed_turn_can_be_tried_again_and_then_succeeds(ann: Any, gemini: ScriptedGemini) -> None:
+async def test_a_failed_turn_can_be_tried_again_and_then_succeeds(ann: User, gemini: ScriptedGemini) -> None:
     gemini.script(failure(403))
     sent = await ann.send(question := f"{word()} Hello?", session := word("s"))
     assert (await ann.answered(sent))["status"] == "failed"
@@ -115,6 +122,7 @@ async def test_a_failed_turn_can_be_tried_again_and_then_succeeds(ann: Any, gemi
             "turn_id": sent["turn_id"],
             "message_id": sent["message_id"],
             "session_id": session,
+            "conversation_id": sent["conversation_id"],
         }
         pushed = await socket.until("message")
     state = await ann.state(sent["message_id"])
@@ -126,7 +134,7 @@ async def test_a_failed_turn_can_be_tried_again_and_then_succeeds(ann: Any, gemi
     assert [message["role"] for message in history["messages"]] == ["user", "assistant"]
 
 
-async def test_trying_again_at_once_twice_answers_once(ann: Any, gemini: ScriptedGemini) -> None:
+async def test_trying_again_at_once_twice_answers_once(ann: User, gemini: ScriptedGemini) -> None:
     gemini.script(failure(403))
     sent = await ann.send(f'{word()} [[text {{"said": "Once", "first": 0.3}}]]')
     assert (await ann.answered(sent))["status"] == "failed"
@@ -138,7 +146,7 @@ async def test_trying_again_at_once_twice_answers_once(ann: Any, gemini: Scripte
     assert [message["role"] for message in history["messages"]] == ["user", "assistant"]
 
 
-async def test_a_turn_that_succeeded_or_is_anothers_can_not_be_tried_again(ann: Any, bob: Any) -> None:
+async def test_a_turn_that_succeeded_or_is_anothers_can_not_be_tried_again(ann: User, bob: User) -> None:
     sent = await ann.send("Hello")
     await ann.answered(sent)
     done = await ann.http.post(f"/api/turns/{sent['turn_id']}/retry")

@@ -12,7 +12,9 @@ from tests.support.client import User
 from tests.support.instance import Instance
 
 
-async def test_a_conversation_takes_only_so_many_unanswered_messages(strict: Instance, someone: Someone) -> None:
+async def test_a_conversation_takes_only_so_many_unanswered_messages(
+    strict: Instance, someone: Someone
+) -> None:
     ann = await someone("ann", at=strict)
     session = word("s")
     slow = '[[text {"said": "slow", "first": 0.8}]]'

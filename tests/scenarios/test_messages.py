@@ -13,7 +13,6 @@ from redis.asyncio import Redis
 from tests.scenarios.conftest import Someone, word
 from tests.support.client import User
 from tests.support.gemini import ScriptedGemini
-from tests.support.gemini_answers import text
 from tests.support.instance import Instance
 from tests.support.observe import asked, eventually
 
@@ -39,7 +38,7 @@ async def test_a_message_is_acknowledged_at_once_and_added_to_the_stream(ann: Us
     response = await ann.post('[[text {"said": "At last", "first": 1.5}]]', session := word("s"))
     took = time.monotonic() - began
     sent = response.json()
-    name, fields = await eventually(lambda: entry(valkey, sent["message_id"]))
+    _, fields = await eventually(lambda: entry(valkey, sent["message_id"]))
     assert response.status_code == 202
     assert took < 1
     assert sent.keys() == {"status", "message_id", "turn_id", "session_id", "conversation_id"}
@@ -82,7 +81,9 @@ async def test_a_message_is_answered_by_the_model_which_knows_tenant_and_history
     someone: Someone, gemini: ScriptedGemini
 ) -> None:
     ann = await someone("ann", "globex")
-    first = await ann.ask(hello := f'{word()} [[text {{"said": "Hi Ann", "chunks": 3}}]]', session := word("s"))
+    first = await ann.ask(
+        hello := f'{word()} [[text {{"said": "Hi Ann", "chunks": 3}}]]', session := word("s")
+    )
     await ann.ask(again := f"{word()} again", session)
     assert first["status"] == "done"
     assert first["reply"]["content"] == "Hi Ann"
@@ -102,13 +103,13 @@ async def test_the_actions_that_the_model_took_come_with_the_reply(someone: Some
         f'[[call {{"name": "notify_user", "args": {{"user_id": "{bob.name}", "message": "Lunch?"}}}}]]'
     )
     assert state["status"] == "done", state
-    assert state["reply"]["actions"] == [
-        {"type": "notify_user", "user_id": bob.name, "message": "Lunch?"}
-    ]
+    assert state["reply"]["actions"] == [{"type": "notify_user", "user_id": bob.name, "message": "Lunch?"}]
 
 
 @pytest.mark.scenario("002", "Conversation context preserved")
-async def test_the_model_is_shown_the_earlier_messages_of_the_session(ann: User, gemini: ScriptedGemini) -> None:
+async def test_the_model_is_shown_the_earlier_messages_of_the_session(
+    ann: User, gemini: ScriptedGemini
+) -> None:
     session = word("s")
     for question in ("one", "two", "three"):
         await ann.ask(f'{question} [[text {{"said": "answer to {question}"}}]]', session)
@@ -125,7 +126,9 @@ async def test_the_model_is_shown_the_earlier_messages_of_the_session(ann: User,
 
 
 @pytest.mark.scenario("002", "Memory isolated per user")
-async def test_two_users_with_the_same_session_id_share_nothing(ann: User, bob: User, gemini: ScriptedGemini) -> None:
+async def test_two_users_with_the_same_session_id_share_nothing(
+    ann: User, bob: User, gemini: ScriptedGemini
+) -> None:
     session = word("s")
     of_ann = await ann.send("My secret is 42", session)
     await ann.answered(of_ann)
@@ -138,7 +141,9 @@ async def test_two_users_with_the_same_session_id_share_nothing(ann: User, bob: 
 
 
 @pytest.mark.scenario("002", "Memory isolated per user")
-async def test_users_of_the_same_name_in_two_tenants_share_nothing(server: Instance, gemini: ScriptedGemini) -> None:
+async def test_users_of_the_same_name_in_two_tenants_share_nothing(
+    server: Instance, gemini: ScriptedGemini
+) -> None:
     name, session = word("cleo"), word("s")
     async with User(server.url, name, "acme") as here, User(server.url, name, "globex") as there:
         sent = await here.send("Acme's secret is 42", session)
@@ -151,7 +156,9 @@ async def test_users_of_the_same_name_in_two_tenants_share_nothing(server: Insta
 
 
 @pytest.mark.scenario("002", "New session starts fresh")
-async def test_a_new_session_begins_with_nothing_of_the_earlier_ones(ann: User, gemini: ScriptedGemini) -> None:
+async def test_a_new_session_begins_with_nothing_of_the_earlier_ones(
+    ann: User, gemini: ScriptedGemini
+) -> None:
     await ann.ask("Remember the number 42", word("s"))
     await ann.ask(question := f"{word()} Which number?", word("s"))
     await ann.ask(unnamed := f"{word()} And without a session?")
@@ -175,10 +182,13 @@ async def test_a_users_message_is_stored_with_its_role_tenant_user_session_and_t
 
 
 @pytest.mark.scenario("002", "Assistant response stored")
-async def test_the_answer_is_stored_once_and_linked_to_the_session(ann: User, database: asyncpg.Connection) -> None:
+async def test_the_answer_is_stored_once_and_linked_to_the_session(
+    ann: User, database: asyncpg.Connection
+) -> None:
     state = await ann.ask('[[text {"said": "Stored"}]]', session := word("s"))
     rows = await database.fetch(
-        "SELECT * FROM messages WHERE conversation_id = $1 AND role = 'assistant'", UUID(state["conversation_id"])
+        "SELECT * FROM messages WHERE conversation_id = $1 AND role = 'assistant'",
+        UUID(state["conversation_id"]),
     )
     assert len(rows) == 1
     assert rows[0]["content"] == '"Stored"'
@@ -188,7 +198,9 @@ async def test_the_answer_is_stored_once_and_linked_to_the_session(ann: User, da
     assert abs(datetime.now(UTC) - rows[0]["created_at"]) < timedelta(seconds=10)
 
 
-async def test_messages_sent_during_an_answer_are_answered_in_order(ann: User, gemini: ScriptedGemini) -> None:
+async def test_messages_sent_during_an_answer_are_answered_in_order(
+    ann: User, gemini: ScriptedGemini
+) -> None:
     session, mark = word("s"), word()
     first = await ann.send(f'{mark} 1 [[text {{"said": "r1", "first": 0.5}}]]', session)
     others = [await ann.send(f'{mark} {n} [[text {{"said": "r{n}"}}]]', session) for n in (2, 3)]
@@ -221,7 +233,8 @@ async def test_a_repeat_with_the_same_idempotency_key_is_answered_as_the_first_w
     await ann.answered(first)
     assert await ann.send("Once only", session, key=key) == first
     count = await database.fetchval(
-        "SELECT count(*) FROM messages WHERE conversation_id = $1 AND role = 'user'", UUID(first["conversation_id"])
+        "SELECT count(*) FROM messages WHERE conversation_id = $1 AND role = 'user'",
+        UUID(first["conversation_id"]),
     )
     assert count == 1
 
@@ -275,7 +288,11 @@ async def test_ten_thousand_characters_of_any_script_are_accepted(ann: User, gem
 
 async def test_nobody_without_a_token_may_send(server: Instance, ann: User) -> None:
     body = {"content": "hi"}
-    for headers in ({"Authorization": ""}, {"Authorization": "Bearer nonsense"}, {"Authorization": "Basic eA=="}):
+    for headers in (
+        {"Authorization": ""},
+        {"Authorization": "Bearer nonsense"},
+        {"Authorization": "Basic eA=="},
+    ):
         response = await ann.http.post("/api/messages", json=body, headers=headers)
         assert response.status_code == 401
         assert response.json()["error"]["code"] == "UNAUTHENTICATED"

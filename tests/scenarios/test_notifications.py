@@ -36,7 +36,9 @@ async def listed(user: User, **query: Any) -> list[str]:
 
 
 @pytest.mark.scenario("002", "Notification stored for target user")
-async def test_a_notification_is_stored_for_its_target(someone: Someone, database: asyncpg.Connection) -> None:
+async def test_a_notification_is_stored_for_its_target(
+    someone: Someone, database: asyncpg.Connection
+) -> None:
     ann, bob = await known(someone, "ann"), await known(someone, "bob")
     state = await ann.ask(notify(bob.name, "Lunch at noon?"))
     row = await database.fetchrow("SELECT * FROM notifications WHERE to_user_id = $1", bob.name)
@@ -77,11 +79,15 @@ async def test_a_target_that_does_not_exist_is_refused_and_the_model_told_so(
     assert await database.fetchval("SELECT count(*) FROM notifications WHERE to_user_id = $1", nobody) == 0
 
 
-async def test_a_user_of_another_tenant_can_not_be_notified(someone: Someone, database: asyncpg.Connection) -> None:
+async def test_a_user_of_another_tenant_can_not_be_notified(
+    someone: Someone, database: asyncpg.Connection
+) -> None:
     ann, other = await known(someone, "ann"), await known(someone, "other", "globex")
     state = await ann.ask(notify(other.name, "Psst"))
     assert f"There is no user '{other.name}' in this organisation" in state["reply"]["content"]
-    assert await database.fetchval("SELECT count(*) FROM notifications WHERE to_user_id = $1", other.name) == 0
+    assert (
+        await database.fetchval("SELECT count(*) FROM notifications WHERE to_user_id = $1", other.name) == 0
+    )
     assert await listed(other) == []
 
 
@@ -103,7 +109,9 @@ async def test_several_calls_in_one_answer_are_several_notifications(
     someone: Someone, gemini: ScriptedGemini
 ) -> None:
     ann, bob = await known(someone, "ann"), await known(someone, "bob")
-    both = [{"name": "notify_user", "args": {"user_id": bob.name, "message": said}} for said in ("one", "two")]
+    both = [
+        {"name": "notify_user", "args": {"user_id": bob.name, "message": said}} for said in ("one", "two")
+    ]
     gemini.script(calls(*both), text("Told."))
     assert (await ann.ask("Tell Bob twice"))["reply"]["content"] == "Told."
     assert sorted(await listed(bob)) == ["one", "two"]

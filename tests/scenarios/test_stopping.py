@@ -23,7 +23,8 @@ async def talking(user: User, socket: Socket, session: str) -> tuple[dict[str, A
     await socket.subscribe(await user.session_id(first))
     await socket.until("subscribed")
     sent = await user.send(said := f"{word()} [[endless]]", session)
-    await socket.until("text_delta")
+    for _ in range(3):
+        await socket.until("text_delta")
     return sent, said
 
 
@@ -78,7 +79,9 @@ async def test_an_abort_can_be_repeated_and_one_with_nothing_to_stop_says_so(ann
     assert (await ann.state(sent["message_id"]))["status"] == "aborted"
 
 
-async def test_a_message_queued_behind_an_aborted_one_is_answered_next(ann: User, gemini: ScriptedGemini) -> None:
+async def test_a_message_queued_behind_an_aborted_one_is_answered_next(
+    ann: User, gemini: ScriptedGemini
+) -> None:
     async with ann.socket() as socket:
         sent, _ = await talking(ann, socket, session := word("s"))
         behind = await ann.send(question := f'{word()} [[text {{"said": "My turn"}}]]', session)
@@ -94,7 +97,9 @@ async def test_an_aborted_turn_can_be_tried_again_and_its_words_make_room(
     strict: Instance, someone: Someone, gemini: ScriptedGemini
 ) -> None:
     ann = await someone("ann", at=strict)
-    sent = await ann.send(f'{word()} [[text {{"said": "slow words here", "chunks": 3, "delay": 0.4}}]]', word("s"))
+    sent = await ann.send(
+        f'{word()} [[text {{"said": "slow words here", "chunks": 3, "delay": 0.4}}]]', word("s")
+    )
 
     async def started() -> bool:
         return (await ann.state(sent["message_id"]))["status"] == "running"
@@ -145,7 +150,9 @@ async def test_a_deletion_hides_at_once_ends_the_answer_and_is_logged(
     assert (line["reason"], line["tenant"], line["user"]) == ("deleted", "acme", ann.name)
 
 
-async def test_a_deleted_conversation_can_be_brought_back_for_a_while(strict: Instance, someone: Someone) -> None:
+async def test_a_deleted_conversation_can_be_brought_back_for_a_while(
+    strict: Instance, someone: Someone
+) -> None:
     ann = await someone("ann", at=strict)
     sent = await ann.send('[[text {"said": "Keep me"}]]', session := word("s"))
     await ann.answered(sent)
@@ -176,9 +183,9 @@ async def test_what_was_deleted_is_erased_after_a_while_and_only_ids_remain(
     await logged(strict, "conversation erased", conversation=str(name))
     assert [await rows("conversations", "id"), await rows("messages"), await rows("turns")] == [0, 0, 0]
     assert (await ann.http.post(f"/api/conversations/{name}/restore")).status_code == 404
-    assert await strict_database.fetch("SELECT tenant, user_id, action, subject FROM audit WHERE subject = $1", name) == [
-        ("acme", ann.name, "conversation.deleted", name)
-    ]
+    assert await strict_database.fetch(
+        "SELECT tenant, user_id, action, subject FROM audit WHERE subject = $1", name
+    ) == [("acme", ann.name, "conversation.deleted", name)]
     async with Redis.from_url(strict_settings["redis_url"], decode_responses=True) as valkey:
 
         async def left() -> bool:

@@ -65,7 +65,7 @@ class LocalAgent:
             try:
                 async with ModelStream(self._model.astream(shown), timeout=self._timeout) as chunks:
                     async for chunk in chunks:
-                        reply.take(chunk)
+                        await reply.take(chunk)
                         _add_usage(usage, chunk)
                 return
             except TurnError as error:
@@ -89,7 +89,7 @@ class _Reply:
     def text(self) -> str:
         return "".join(self._parts)
 
-    def take(self, chunk: "AIMessageChunk") -> None:
+    async def take(self, chunk: "AIMessageChunk") -> None:
         content = chunk.content
         text = content if isinstance(content, str) else str(chunk.text)
         if text:
@@ -98,7 +98,7 @@ class _Reply:
             if self._length > self._room:
                 raise AgentLimit("The answer grew longer than this server allows.")
             self._parts.append(text)
-            self._output.text(text)
+            await self._output.text(text)
         if chunk.tool_call_chunks:
             self.begun = True
             self._calling = chunk if self._calling is None else self._calling + chunk

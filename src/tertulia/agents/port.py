@@ -9,7 +9,7 @@ from tertulia.core.turns import Answer, Turn
 class Output(Protocol):
     """Where an agent's words and steps go while it works."""
 
-    def text(self, delta: str) -> None:
+    async def text(self, delta: str) -> None:
         """Some more of the answer."""
         ...
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from tertulia import heap
 from tertulia.agents.loop import LocalAgent
 from tertulia.agents.models import make_model
 from tertulia.core.errors import AgentNotFound
@@ -25,6 +26,7 @@ class Agents:
         if self._made is None:
             async with self._making:
                 self._made = self._made or await asyncio.to_thread(self._make)
+                heap.settle()
         return self._made
 
     def _make(self) -> LocalAgent:

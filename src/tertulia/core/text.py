@@ -6,7 +6,10 @@ import unicodedata
 from tertulia.core.errors import InvalidRequest, MessageContentRequired, MessageTooLong
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800")  # letters by category, blank to the eye
+# Letters, marks and a symbol by category, but blank to the eye.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 _HANDLE = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 
 
@@ -23,7 +26,7 @@ def message_text(text: str, limit: int) -> str:
 
 def _visible(character: str) -> bool:
     return not (
-        character.isspace() or character in _INVISIBLE or unicodedata.category(character) in ("Cf", "Cc", "Zs")
+        character.isspace() or _INVISIBLE.match(character) or unicodedata.category(character) in ("Cf", "Cc", "Zs")
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 from redis.exceptions import RedisError
 
@@ -16,6 +16,7 @@ from tertulia.valkey import Valkey, raw_connection
 _log = logs.get("events.relay")
 
 _SILENCE = 10.0  # seconds after which we ask whether the server is still there
+_PATIENCE = 5.0  # seconds for a subscription to begin
 
 Sink = Callable[[bytes], bool]
 Resync = Callable[[str], Awaitable[bytes]]
@@ -146,10 +147,18 @@ class Relay:
         if confirmed is None:
             confirmed = self._confirmed[channel] = asyncio.Event()
             await self._send("SUBSCRIBE", channel)
-        await asyncio.wait_for(confirmed.wait(), 10)
-        subscription.catch_up()
-        while after is None and subscription.place is None:
-            await asyncio.sleep(0.001)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await confirmed.wait()
+                subscription.catch_up()
+                while after is None and subscription.place is None:
+                    await asyncio.sleep(0.001)
+        except TimeoutError as error:
+            await subscription.close()
+            raise Unavailable("Redis is not reachable at the moment. Please try again shortly.") from error
+        except BaseException:
+            await subscription.close()
+            raise
         return subscription
 
     async def forget(self, subscription: Subscription) -> None:
@@ -178,6 +187,10 @@ class Relay:
                 _log.warning("subscription connection lost", error=type(error).__name__)
                 await self._disconnect()
                 await asyncio.sleep(0.2)
+            except Exception as error:  # noqa: BLE001  without this task nobody would hear anything any more
+                _log.error("subscription connection broke", exc_info=error)
+                await self._disconnect()
+                await asyncio.sleep(0.2)
             except asyncio.CancelledError:
                 await self._disconnect()
                 raise
@@ -188,7 +201,8 @@ class Relay:
             frame = await self._connection.read_response(timeout=_SILENCE)
             if frame is not None:
                 asked = False
-                self._take(frame)
+                if isinstance(frame, list):  # the PONG of a connection without subscriptions is a bare word
+                    self._take(cast(list[Any], frame))
             elif asked:
                 raise TimeoutError("no answer to a ping")
             else:

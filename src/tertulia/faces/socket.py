@@ -27,7 +27,7 @@ _log = logs.get("faces.socket")
 
 _AUTH_PATIENCE = 10.0
 _INBOUND_PER_MINUTE = 600
-_UNAUTHENTICATED, _FORBIDDEN_ORIGIN, _TOO_MANY = 4001, 4003, 4008
+_TRY_AGAIN, _UNAUTHENTICATED, _FORBIDDEN_ORIGIN, _TOO_MANY = 1013, 4001, 4003, 4008
 
 
 class Closing(Exception):
@@ -99,13 +99,14 @@ class Peer:
             if principal:
                 await self._welcome(principal)
             while True:
-                async with asyncio.timeout_at(None if self.principal else patience):
-                    data = await self._socket.receive()
+                try:
+                    async with asyncio.timeout_at(None if self.principal else patience):
+                        data = await self._socket.receive()
+                except TimeoutError:
+                    return Closing(_UNAUTHENTICATED, "No token came in time.")
                 if data["type"] == "websocket.disconnect":
                     return None
                 await self._heed(data.get("text"))
-        except TimeoutError:
-            return Closing(_UNAUTHENTICATED, "No token came in time.")
         except WebSocketDisconnect:
             return None
         except errors.Unauthenticated as error:
@@ -114,6 +115,8 @@ class Peer:
             return Closing(_UNAUTHENTICATED, str(error))
         except Closing as closing:
             return closing
+        except errors.TertuliaError as error:
+            return Closing(_TRY_AGAIN, str(error))
         except Exception as error:  # noqa: BLE001  (a bug of ours: the log has it, the client is told that much)
             _log.error("socket broke", exc_info=error)
             return Closing(1011, errors.TertuliaError.message)
@@ -262,7 +265,9 @@ async def socket(socket: WebSocket[Any, Any, Any]) -> None:
         peer = Peer(socket)
         closing = await peer.serve(principal)
     except errors.TertuliaError as error:
-        closing = Closing(_UNAUTHENTICATED if isinstance(error, errors.Unauthenticated) else 1013, str(error))
+        closing = Closing(
+            _UNAUTHENTICATED if isinstance(error, errors.Unauthenticated) else _TRY_AGAIN, str(error)
+        )
     finally:
         metrics.SOCKETS.dec()
         if peer:

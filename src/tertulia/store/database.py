@@ -1,5 +1,6 @@
 """The connection to PostgreSQL: a pool of a role that owns nothing, and the two ways to use it."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -9,7 +10,8 @@ from tertulia.core.errors import Unavailable
 from tertulia.core.model import Owner
 from tertulia.store import queries
 from tertulia.store.guard import refuse_other_schema, refuse_unsafe_role
-from tertulia.store.wire import Connection, Pool, Row
+from tertulia.store.pool import Pool
+from tertulia.store.wire import Connection, Row
 
 _LOST = (
     OSError,
@@ -52,63 +54,82 @@ class Database:
     @classmethod
     async def open(cls, url: str, size: int, command_timeout: float = 15.0) -> "Database":
         """Connect, and make sure that the role is harmless and the schema is the one we know."""
-        pool: Pool = await asyncpg.create_pool(
-            url,
-            min_size=2,
-            max_size=size,
-            timeout=5.0,
-            command_timeout=command_timeout,
-            max_inactive_connection_lifetime=0,
-            reset=_nothing_to_reset,
-            server_settings=_SERVER_SETTINGS,
-        )
-        async with pool.acquire() as connection:
+
+        async def connect() -> Connection:
+            return await asyncpg.connect(
+                url, timeout=5.0, command_timeout=command_timeout, server_settings=_SERVER_SETTINGS
+            )
+
+        database = cls(Pool(connect, size))
+        async with database._lent() as connection:
             await refuse_unsafe_role(connection)
             await refuse_other_schema(connection)
-        return cls(pool)
+        return database
 
-    @asynccontextmanager
-    async def session(self) -> AsyncGenerator[Session]:
-        """Single statements, each its own transaction: for functions that set tenant and user themselves."""
-        try:
-            async with self._pool.acquire(timeout=10) as connection:
-                yield Session(connection, self._known)
-        except (*_LOST, TimeoutError) as error:
-            raise Unavailable("The database is not reachable at the moment. Please try again shortly.") from error
+    async def one(self, name: str, /, **given: object) -> Row:
+        """The one row of a function of schema `api`, which sets tenant and user itself; its own transaction."""
+        query = self._known[name]
+        async with self._lent() as connection:
+            row = await connection.fetchrow(query.sql, *query.arguments(given))
+        if row is None:
+            raise LookupError(name)
+        return row
+
+    async def many(self, name: str, /, **given: object) -> list[Row]:
+        """All rows of such a function."""
+        query = self._known[name]
+        async with self._lent() as connection:
+            return await connection.fetch(query.sql, *query.arguments(given))
 
     @asynccontextmanager
     async def transaction(self, owner: Owner) -> AsyncGenerator[Session]:
         """A transaction in which row level security shows what is the owner's, and nothing else."""
-        try:
-            async with self._pool.acquire(timeout=10) as connection, connection.transaction():
-                session = Session(connection, self._known)
-                await session.one("enter", tenant=owner.tenant, user=owner.user)
-                yield session
-        except (*_LOST, TimeoutError) as error:
-            raise Unavailable("The database is not reachable at the moment. Please try again shortly.") from error
-
-    async def one(self, name: str, /, **given: object) -> Row:
-        """The one row that a function with OUT parameters always yields."""
-        async with self.session() as session:
-            row = await session.one(name, **given)
-            if row is None:
-                raise LookupError(name)
-            return row
-
-    async def many(self, name: str, /, **given: object) -> list[Row]:
-        async with self.session() as session:
-            return await session.many(name, **given)
+        async with self._lent() as connection, connection.transaction():
+            session = Session(connection, self._known)
+            await session.one("enter", tenant=owner.tenant, user=owner.user)
+            yield session
 
     async def reachable(self) -> bool:
         try:
-            async with self._pool.acquire(timeout=2) as connection:
-                return await connection.fetchval("SELECT true", timeout=2) is True
-        except (*_LOST, TimeoutError):
+            async with asyncio.timeout(2), self._lent() as connection:
+                return await connection.fetchval("SELECT true") is True
+        except (Unavailable, TimeoutError):
             return False
 
     async def close(self) -> None:
         await self._pool.close()
 
+    def _lent(self) -> "_Lent":
+        return _Lent(self._pool)
 
-async def _nothing_to_reset(connection: Connection) -> None:
-    """All settings we make end with their transaction, so a connection goes back as it came."""
+
+class _Lent:
+    """A connection for the length of a `with`; what goes wrong with it becomes `Unavailable`.
+
+    All settings we make end with their transaction, so a connection goes back as it came; one on which something
+    was interrupted or got lost does not go back.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._connection: Connection | None = None
+
+    async def __aenter__(self) -> Connection:
+        try:
+            self._connection = await self._pool.take()
+        except (*_LOST, TimeoutError) as error:
+            raise _unavailable() from error
+        return self._connection
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if self._connection is None:
+            return
+        lost = isinstance(error, (*_LOST, TimeoutError))
+        broken = lost or (error is not None and not isinstance(error, Exception))
+        self._pool.give(self._connection, sound=not broken)
+        if lost:
+            raise _unavailable() from error
+
+
+def _unavailable() -> Unavailable:
+    return Unavailable("The database is not reachable at the moment. Please try again shortly.")

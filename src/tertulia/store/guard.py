@@ -18,13 +18,12 @@ async def refuse_unsafe_role(connection: Connection) -> None:
     """Row level security binds neither superusers nor owners: serving as one of them would be serving without it."""
     row = await connection.fetchrow(
         """
-        SELECT r.rolname AS name, r.rolsuper OR r.rolbypassrls
-               OR EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r'
-                             AND c.relname IN ('conversations', 'messages', 'turns')
-                             AND pg_has_role(r.oid, c.relowner, 'MEMBER'))
-               OR EXISTS (SELECT FROM pg_roles s WHERE s.rolname = 'tertulia_system'
-                             AND pg_has_role(r.oid, s.oid, 'MEMBER')) AS mighty
-          FROM pg_roles r WHERE r.rolname = current_user
+        SELECT current_user AS name, EXISTS (
+            SELECT FROM pg_roles r
+             WHERE pg_has_role(current_user, r.oid, 'MEMBER')  -- itself, and all that it could become
+               AND (r.rolsuper OR r.rolbypassrls OR r.rolname = 'tertulia_system'
+                    OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = r.oid AND c.relrowsecurity
+                                  AND c.relnamespace = 'public'::regnamespace))) AS mighty
         """
     )
     if row is None or row["mighty"]:

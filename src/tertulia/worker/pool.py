@@ -50,8 +50,9 @@ class Pool:
     def wake(self, wakeup: Wakeup) -> None:
         """See to this conversation: now, after its present turn, or when its tenant has a slot again."""
         place = (wakeup.owner.tenant, wakeup.conversation)
+        parked = place in self._entries
         self._entries.setdefault(place, {})[wakeup.entry] = wakeup
-        if place in self._tasks or self._draining:
+        if place in self._tasks or parked or self._draining:
             return
         if self._tenants.get(wakeup.owner.tenant, 0) >= self._per_tenant:
             self._parked.setdefault(wakeup.owner.tenant, deque()).append(wakeup)

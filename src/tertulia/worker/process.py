@@ -66,7 +66,7 @@ async def worker(parts: Services) -> AsyncGenerator[None]:
     )
     pool = Pool(
         turns, runner, consumer, parts.publisher,
-        slots=settings.worker_slots, per_tenant=settings.running_turns_per_tenant,
+        slots=settings.worker_slots, per_tenant=_share(settings),
     )  # fmt: skip
     sweeper = Sweeper(
         parts.database, consumer, parts.publisher, outbox, parts.events,
@@ -106,6 +106,11 @@ async def worker(parts: Services) -> AsyncGenerator[None]:
             await consumer.leave()
         await stores.close()
         await blocking.aclose()
+
+
+def _share(settings: Settings) -> int:
+    """How many slots one tenant may take: never all, so that another's message finds one."""
+    return min(settings.running_turns_per_tenant, max(1, settings.worker_slots - max(1, settings.worker_slots // 8)))
 
 
 async def _read(pool: Pool, consumer: Consumer) -> None:

@@ -8,13 +8,15 @@ from uuid import UUID
 
 from tertulia import clock, failpoints, metrics
 from tertulia.core.errors import Unavailable
-from tertulia.core.events import Data, MessageStart, TextDelta, ToolResult, ToolUseStart, ToolUseStop, encode
+from tertulia.core.events import Data, MessageStart, TextDelta, ToolResult, ToolUseStart, ToolUseStop, UserMessage, encode
 from tertulia.core.model import ContentType, Role
 from tertulia.core.turns import Turn
 from tertulia.events.log import EventLog, session_log
 from tertulia.store.turns import Turns
 
 _KEEP_EVERY = 1.0
+_FIRST_WAIT = 0.05
+_HOPS = 4  # from the subscription through the relay and the outlet to the socket
 
 
 class LeaseLost(Exception):
@@ -47,15 +49,19 @@ class TurnStream:
         return "".join(self._said)
 
     def start(self, reply: UUID, model: str) -> None:
+        """Say what is being answered, and that it is."""
+        if self._turn.attempt == 1:
+            self._put(UserMessage(message_id=self._turn.message, message=self._turn.content))
         self._put(MessageStart(message_id=reply, model=model))
 
-    def text(self, delta: str) -> None:
+    async def text(self, delta: str) -> None:
         now = time.monotonic()
-        if self.first_word is None:
-            self.first_word = now - self._began
         self._said.append(delta)
         self._words.append(delta)
         self._send_soon()
+        if self.first_word is None:
+            self.first_word = now - self._began
+            await self._let_out()
         if now - self._kept > _KEEP_EVERY and (self._keeping is None or self._keeping.done()):
             self._kept = now
             self._keeping = asyncio.create_task(self._keep())
@@ -82,6 +88,16 @@ class TurnStream:
             await asyncio.wait([self._sending])
         if self._keeping:
             await asyncio.wait([self._keeping])
+
+    async def _let_out(self) -> None:
+        """Let the first words reach the listeners before the model's next ones are worked on.
+
+        A model's buffered chunks are read without ever waiting, so nothing else would run until the last of them.
+        """
+        if self._sending:
+            await asyncio.wait([self._sending], timeout=_FIRST_WAIT)
+        for _ in range(_HOPS):
+            await asyncio.sleep(0)
 
     def _put(self, data: Data) -> None:
         self._join_words()

@@ -84,3 +84,5 @@ async def every(seconds: float, duty: Callable[[], Awaitable[object]]) -> NoRetu
             await duty()
         except (Unavailable, RedisError, OSError, TimeoutError) as error:
             _log.warning("duty postponed", duty=duty.__name__, error=type(error).__name__)
+        except Exception as error:  # noqa: BLE001  a duty that ended in silence would be missed by everybody
+            _log.error("duty broke", duty=duty.__name__, exc_info=error)

@@ -17,9 +17,9 @@ CREATE FUNCTION api.take_turn(
     OUT content text, OUT said_at timestamptz, OUT queued_at timestamptz, OUT aborting boolean, OUT partial text
 ) LANGUAGE plpgsql AS $$
 BEGIN
-    -- A lease that a crash of the database forgets costs nothing, so nobody waits for the disk here.
-    PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true),
-            set_config('synchronous_commit', 'off', true);
+    -- Waits for the disk: of an attempt that a crash of the database forgot, people would have heard, and the next
+    -- one would go by the same number and the same epoch.
+    PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
     UPDATE conversations c
        SET lease_owner = p_owner, lease_until = clock_timestamp() + p_lease, lease_epoch = c.lease_epoch + 1
      WHERE c.tenant = p_tenant AND c.id = p_conversation
@@ -51,6 +51,7 @@ BEGIN
         outcome := 'taken';
     ELSE
         outcome := 'nothing';
+        PERFORM set_config('synchronous_commit', 'off', true);  -- nothing began, so nothing can be forgotten
         UPDATE conversations c SET lease_owner = NULL, lease_until = NULL
          WHERE c.tenant = p_tenant AND c.id = p_conversation;
     END IF;

@@ -1,0 +1,63 @@
+"""Nobody waits for a conversation that hangs or for a tenant that floods."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from uuid import uuid4
+
+from tertulia.core.model import Owner
+from tertulia.queue.consumer import Wakeup
+from tertulia.worker.pool import Pool
+from tests.faults.promises import broken
+from tests.faults.world import World
+from tests.support.client import User
+
+
+async def test_a_conversation_that_hangs_delays_no_other_while_slots_remain(world: World) -> None:
+    async with world.talk() as hung, world.worker(worker_slots=2, running_turns_per_tenant=2):
+        stuck = await hung.send("/slow 60 I think about it")
+        behind = await hung.send("and then?")
+        await hung.listener.heard("text_delta", turnId=stuck["turn_id"])
+        async with AsyncExitStack() as stack:
+            others = [await stack.enter_async_context(world.talk("bob", tenant="other")) for _ in range(5)]
+            for talk in others:
+                await talk.send("hello")
+            for talk in others:
+                assert await broken(talk) == []
+        assert (await hung.user.state(stuck["message_id"]))["status"] == "running"
+        assert (await hung.user.state(behind["message_id"]))["status"] == "queued"
+        await hung.user.http.post(f"/api/conversations/{hung.conversation}/abort")
+        ends = {stuck["message_id"]: "aborted", behind["message_id"]: "done"}
+        assert await broken(hung, statuses=ends) == []
+
+
+async def test_a_tenant_that_floods_does_not_starve_another(world: World) -> None:
+    async with User(world.url, "eve", "flood") as eve, world.worker(worker_slots=4):
+        await asyncio.gather(*(eve.send("/slow 60 let us see") for _ in range(30)))
+        running = "SELECT count(*) FROM turns WHERE tenant = 'flood' AND status = 'running'"
+        async with world.talk() as talk:
+            for _ in range(3):
+                await talk.ended(await talk.send("hello"), 5)
+            assert await broken(talk) == []
+        assert await world.one(running) == 3
+
+
+async def test_a_conversation_that_waits_for_its_tenant_is_parked_once() -> None:
+    """Its entry is reclaimed again and again while it waits; that must not fill the worker's memory."""
+    pool = Pool(*([_Never()] * 4), slots=4, per_tenant=1)  # type: ignore[arg-type]
+    busy, waiting = (Wakeup("1-0", Owner("acme", "ann"), uuid4(), uuid4()) for _ in range(2))
+    pool.wake(busy)
+    for _ in range(100):
+        pool.wake(waiting)
+    assert [len(parked) for parked in pool._parked.values()] == [1]
+    assert await pool.room() == 3
+    (serving,) = pool._tasks.values()
+    pool._draining = True
+    serving.cancel()
+    await asyncio.wait([serving])
+
+
+class _Never:
+    """Turns that cannot be taken for ever."""
+
+    async def take(self, *_: object) -> None:
+        await asyncio.Event().wait()
