@@ -17,7 +17,10 @@ OURS = {"aud": "tertulia", "iss": "https://id.example"}
 
 
 async def test_one_user_who_floods_gets_429_and_others_of_the_tenant_are_unharmed(strict: Instance) -> None:
-    async with User(strict.url, "flo", "flooded", **OURS) as flo, User(strict.url, "ann", "flooded", **OURS) as ann:
+    async with (
+        User(strict.url, "flo", "flooded", **OURS) as flo,
+        User(strict.url, "ann", "flooded", **OURS) as ann,
+    ):
         answers = await asyncio.gather(*[flo.http.get("/api/notifications") for _ in range(60)])
         counted = Counter(answer.status_code for answer in answers)
         assert set(counted) == {200, 429}
@@ -30,7 +33,9 @@ async def test_one_user_who_floods_gets_429_and_others_of_the_tenant_are_unharme
 
 async def test_one_tenant_that_floods_gets_429_and_another_is_unharmed(strict: Instance) -> None:
     users = [User(strict.url, f"flo{n}", "flood", **OURS) for n in range(8)]
-    answers = await asyncio.gather(*[user.http.get("/api/notifications") for user in users for _ in range(10)])
+    answers = await asyncio.gather(
+        *[user.http.get("/api/notifications") for user in users for _ in range(10)]
+    )
     assert Counter(answer.status_code for answer in answers)[429] >= 40
     async with User(strict.url, "ann", "quiet", **OURS) as ann:
         assert [(await ann.http.get("/api/notifications")).status_code for _ in range(5)] == [200] * 5
@@ -62,7 +67,7 @@ async def test_settings_do_not_leak_between_tenants_that_share_connections(serve
 
 async def test_a_connection_goes_back_to_the_pool_without_tenant_or_user(backends: Services) -> None:
     database = await Database.open(backends.database_url, 2)
-    pool: asyncpg.Pool = database._pool  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+    pool: asyncpg.Pool = database._pool  # pyright: ignore[reportPrivateUsage]
 
     async def settings() -> set[tuple[str | None, str | None, int]]:
         async with pool.acquire() as one, pool.acquire() as two:

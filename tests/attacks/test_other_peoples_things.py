@@ -42,7 +42,9 @@ async def test_what_is_somebody_elses_is_answered_as_what_never_was(
     )
 
 
-async def test_a_deleted_conversation_can_be_brought_back_by_its_owner_only(victim: Victim, attacker: User) -> None:
+async def test_a_deleted_conversation_can_be_brought_back_by_its_owner_only(
+    victim: Victim, attacker: User
+) -> None:
     path = f"/api/conversations/{victim.conversation}"
     assert (await victim.user.http.delete(path)).json() == {"status": "deleted", "restorableForSeconds": 10.0}
     refused(await attacker.http.post(f"{path}/restore"), 404, "CONVERSATION_NOT_FOUND")
@@ -73,7 +75,9 @@ async def test_somebody_elses_names_are_just_new_handles_to_another(
     assert len((await victim.user.conversation(victim.conversation))["messages"]) == 2
 
 
-async def test_somebody_elses_idempotency_key_does_not_give_their_answer(victim: Victim, attacker: User) -> None:
+async def test_somebody_elses_idempotency_key_does_not_give_their_answer(
+    victim: Victim, attacker: User
+) -> None:
     key = uuid4().hex
     theirs = await victim.user.send("Hi", key=key)
     mine = await attacker.send("Hi", key=key)
@@ -81,12 +85,17 @@ async def test_somebody_elses_idempotency_key_does_not_give_their_answer(victim:
 
 
 @pytest.mark.parametrize("named", ["session", "conversation", "handle", "message"])
-async def test_somebody_elses_session_cannot_be_listened_to(named: str, victim: Victim, attacker: User) -> None:
+async def test_somebody_elses_session_cannot_be_listened_to(
+    named: str, victim: Victim, attacker: User
+) -> None:
     async with attacker.socket() as socket:
         for after in (None, "0.0"):
             await socket.subscribe(getattr(victim, named), after=after)
             error = await socket.until("error")
-            assert (error["code"], error["content"]) == ("CONVERSATION_NOT_FOUND", "There is no such conversation.")
+            assert (error["code"], error["content"]) == (
+                "CONVERSATION_NOT_FOUND",
+                "There is no such conversation.",
+            )
         await victim.user.ask(f"And again: {victim.secret}.", victim.handle)
         await attacker.ask("Anything?")
         await socket.until("message")
@@ -109,7 +118,9 @@ async def test_the_credential_of_a_deleted_conversation_opens_nothing(victim: Vi
         assert (await socket.until("error"))["code"] == "CONVERSATION_NOT_FOUND"
 
 
-async def test_a_token_in_a_subscription_does_not_change_whose_socket_it_is(victim: Victim, attacker: User) -> None:
+async def test_a_token_in_a_subscription_does_not_change_whose_socket_it_is(
+    victim: Victim, attacker: User
+) -> None:
     async with attacker.socket() as socket:
         await socket.say(type="subscribe", sessionId=victim.session, token=victim.user.token)
         assert await _end(socket) == (4001, "This socket belongs to another user.")
@@ -124,7 +135,12 @@ async def test_a_body_cannot_say_who_one_is(victim: Victim, attacker: User, rows
 
 
 async def test_headers_and_parameters_cannot_say_who_one_is(victim: Victim, attacker: User) -> None:
-    claims = {"X-User-Id": "vera", "X-Tenant-Id": victim.user.tenant, "X-Forwarded-User": "vera", "user_id": "vera"}
+    claims = {
+        "X-User-Id": "vera",
+        "X-Tenant-Id": victim.user.tenant,
+        "X-Forwarded-User": "vera",
+        "user_id": "vera",
+    }
     path = f"/api/conversations/{victim.conversation}"
     query: dict[str, Any] = {"user": "vera", "tenant": victim.user.tenant, "token": victim.user.token}
     refused(await attacker.http.get(path, headers=claims, params=query), 404, "CONVERSATION_NOT_FOUND")

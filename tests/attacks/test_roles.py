@@ -54,7 +54,9 @@ async def test_a_database_that_is_not_migrated_is_not_served(
     await connection.close()
 
 
-async def test_a_password_in_a_url_is_not_said_when_it_is_wrong(settings: dict[str, Any], folder: Path) -> None:
+async def test_a_password_in_a_url_is_not_said_when_it_is_wrong(
+    settings: dict[str, Any], folder: Path
+) -> None:
     url = "postgresql://tertulia:the-password@127.0.0.1:1/tertulia"
     assert "the-password" not in refusal("serve", folder, settings | {"database_url": url})
     url = "redis://:the-password@127.0.0.1:1/0"

@@ -26,7 +26,9 @@ def talkative(settings: dict[str, Any], folder: Path) -> Generator[Instance]:
 
 async def test_tokens_credentials_keys_and_words_are_not_in_the_logs(talkative: Instance) -> None:
     async with User(talkative.url, "sue", "secrets") as user:
-        sent = await user.send('[[text {"said": "the-answer-is-private"}]] the-question-is-private', "the-handle")
+        sent = await user.send(
+            '[[text {"said": "the-answer-is-private"}]] the-question-is-private', "the-handle"
+        )
         await user.answered(sent)
         session = await user.session_id(sent)
         async with user.socket() as socket:
@@ -37,7 +39,7 @@ async def test_tokens_credentials_keys_and_words_are_not_in_the_logs(talkative: 
             await socket.until("error")
             await socket.connection.send(f'{{"type": "auth", "token": "{user.token}')
             await socket.until("error")
-        for content in ("[[status {\"code\": 400}]]", "[[cut]]", "[[malformed]]"):
+        for content in ('[[status {"code": 400}]]', "[[cut]]", "[[malformed]]"):
             await user.answered(await user.send(content + " the-question-is-private"), patience=60)
         await user.http.get(f"/api/conversations/{session}?token={user.token}")
         await user.http.post("/api/messages", content=b'{"content": "the-question-is-private"')
@@ -57,7 +59,9 @@ async def test_metrics_name_no_user_no_tenant_and_no_conversation(talkative: Ins
     assert [word for word in words if word in said and word != "queued"] == []
 
 
-async def test_credentials_are_in_no_key_and_no_value_of_redis(talkative: Instance, backends: Services) -> None:
+async def test_credentials_are_in_no_key_and_no_value_of_redis(
+    talkative: Instance, backends: Services
+) -> None:
     async with User(talkative.url, "sue", "redis-secrets") as user:
         sent = await user.send("Hi")
         await user.answered(sent)

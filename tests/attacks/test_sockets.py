@@ -43,7 +43,9 @@ async def test_a_page_of_another_origin_cannot_connect(origin: str, strict: Inst
 
 
 @pytest.mark.parametrize("origin", [None, "{server}", "https://app.example", "https://other.example"])
-async def test_our_own_page_and_those_allowed_and_programs_may_connect(origin: str | None, strict: Instance) -> None:
+async def test_our_own_page_and_those_allowed_and_programs_may_connect(
+    origin: str | None, strict: Instance
+) -> None:
     origin = origin and origin.replace("{server}", strict.url)
     async with opened(strict, token("ann", f"origin-{origin}", **OURS), origin) as connection:
         assert (await Socket(connection).next())["type"] == "connected"
@@ -79,7 +81,9 @@ async def test_a_token_may_come_as_a_subprotocol_and_is_not_sent_back(server: In
 
 
 @pytest.mark.parametrize("way", ["header", "frame"])
-async def test_a_user_opens_only_so_many_sockets_whichever_way_they_sign_in(way: str, strict: Instance) -> None:
+async def test_a_user_opens_only_so_many_sockets_whichever_way_they_sign_in(
+    way: str, strict: Instance
+) -> None:
     bearer = token("ann", f"many-{way}", **OURS)
     headers = {"Authorization": f"Bearer {bearer}"} if way == "header" else {}
 

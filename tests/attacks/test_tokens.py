@@ -107,7 +107,9 @@ MISSPOKEN = {
 
 async def ask(server: Instance, bearer: str) -> httpx.Response:
     async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
-        return await http.get("/api/notifications", headers=[(b"Authorization", b"Bearer " + bearer.encode())])
+        return await http.get(
+            "/api/notifications", headers=[(b"Authorization", b"Bearer " + bearer.encode())]
+        )
 
 
 @pytest.mark.parametrize("bearer", FORGED.values(), ids=FORGED.keys())
@@ -139,7 +141,9 @@ async def test_a_header_that_holds_no_bearer_token_lets_nobody_in(header: bytes,
 async def test_names_and_addresses_in_a_token_are_cleaned_and_cut(server: Instance, rows: Rows) -> None:
     claims = {"user_id": "nora", "tenant_id": "names", "name": "No\x00ra" + "a" * 300, "email": {"a": 1}}
     assert (await ask(server, signed(GOOD | claims))).status_code == 200
-    row = await rows.connection.fetchrow("SELECT name, email FROM users WHERE tenant = 'names' AND id = 'nora'")
+    row = await rows.connection.fetchrow(
+        "SELECT name, email FROM users WHERE tenant = 'names' AND id = 'nora'"
+    )
     assert row is not None
     assert (row["name"][:5], len(row["name"]), row["email"]) == ("Noraa", 199, None)
 
@@ -150,7 +154,9 @@ async def test_every_request_of_an_expired_token_is_refused_even_if_it_was_known
     deadline = time.monotonic() + 5
     while (response := await ask(server, stale)).status_code == 200:
         assert time.monotonic() < deadline
-    assert refused(response, 401, "UNAUTHENTICATED")["message"] == "The token has expired. Please sign in again."
+    assert (
+        refused(response, 401, "UNAUTHENTICATED")["message"] == "The token has expired. Please sign in again."
+    )
 
 
 OURS = {"aud": "tertulia", "iss": "https://id.example"}
@@ -161,16 +167,25 @@ OURS = {"aud": "tertulia", "iss": "https://id.example"}
     [{}, OURS | {"aud": "another"}, OURS | {"aud": None}, OURS | {"iss": "https://evil.example"}, OURS | {"iss": None},
      OURS | {"aud": ["x", "y"]}, OURS | {"iss": ["https://id.example"]}, OURS | {"aud": ""}],
 )  # fmt: skip
-async def test_where_audience_and_issuer_are_set_no_others_get_in(claims: dict[str, Any], strict: Instance) -> None:
+async def test_where_audience_and_issuer_are_set_no_others_get_in(
+    claims: dict[str, Any], strict: Instance
+) -> None:
     named = {name: value for name, value in claims.items() if value is not None}
     refused(await ask(strict, signed(GOOD | named)), 401, "UNAUTHENTICATED")
 
 
 async def test_where_audience_and_issuer_are_set_they_get_in(strict: Instance) -> None:
     assert (await ask(strict, token("ann", "audience", **OURS))).status_code == 200
-    assert (await ask(strict, token("ann", "audience", **(OURS | {"aud": ["x", "tertulia"]})))).status_code == 200
+    assert (
+        await ask(strict, token("ann", "audience", **(OURS | {"aud": ["x", "tertulia"]})))
+    ).status_code == 200
 
 
 async def test_while_a_secret_is_rotated_both_are_good_and_no_third(strict: Instance) -> None:
-    for secret, status in ((SECRET, 200), (OLD_SECRET, 200), (f"{SECRET},{OLD_SECRET}", 401), ("x" * 40, 401)):
+    for secret, status in (
+        (SECRET, 200),
+        (OLD_SECRET, 200),
+        (f"{SECRET},{OLD_SECRET}", 401),
+        ("x" * 40, 401),
+    ):
         assert (await ask(strict, token("ann", "rotation", secret=secret, **OURS))).status_code == status

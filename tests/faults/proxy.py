@@ -11,8 +11,8 @@ from typing import Self
 class Proxy:
     """Passes TCP on to a Unix socket.
 
-    `silent` passes nothing at all, either way; `cut` resets all lines. `lose_answer_to` keeps back what the backend
-    answers on the line on which these bytes were sent, once.
+    `silent` passes nothing at all, either way; `cut` resets all lines. `lose_answer_to` cuts, once, the line
+    on which these bytes were sent, when the backend answers.
     """
 
     def __init__(self, backend: Path) -> None:

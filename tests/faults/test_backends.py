@@ -122,7 +122,7 @@ async def test_an_attempt_that_a_killed_database_forgot_is_not_mistaken_for_the_
 async def test_messages_sent_while_the_database_dies_are_accepted_once_per_key(
     world: World, number: int
 ) -> None:
-    """Some commits are ambiguous: the client hears 503 though the message is in. The key makes a repeat harmless."""
+    """Some commits are ambiguous: 503 though the message is in. The key makes a repeat harmless."""
     async with world.talk() as talk, world.talk("bob") as other, world.worker():
         codes: set[str] = set()
 

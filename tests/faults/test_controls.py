@@ -28,7 +28,7 @@ async def unguarded(
 
 
 async def test_without_the_epoch_a_late_end_is_written(unguarded: World) -> None:
-    """Three guards stand before a second reply: the lease, the turn's status, and an index. All are taken out."""
+    """Three guards stand before a second reply: lease, the turn's status, an index. All are taken out."""
     await unguarded.redefine("holds_lease", ("RETURN FOUND;", "RETURN true;"))
     await unguarded.redefine("finish_turn", ("AND t.status = 'running'", ""))
     await unguarded.sql("DROP INDEX messages_reply")
@@ -45,19 +45,19 @@ async def test_without_the_epoch_a_late_end_is_written(unguarded: World) -> None
 
 
 async def test_without_the_epoch_late_words_are_appended(unguarded: World) -> None:
-    async with unguarded.talk() as talk:
-        async with unguarded.patched("unfenced-append", "worker.before_append=stop") as paused:
-            first = await talk.send(SLOW)
-            await halted(paused)
-            async with unguarded.worker():
-                await talk.ended(first)
-                paused.signal(signal.SIGCONT)
+    where = "worker.before_append=stop"
+    async with unguarded.talk() as talk, unguarded.patched("unfenced-append", where) as paused:
+        first = await talk.send(SLOW)
+        await halted(paused)
+        async with unguarded.worker():
+            await talk.ended(first)
+            paused.signal(signal.SIGCONT)
 
-                def late() -> bool:
-                    return talk.listener.of(first["turn_id"])[-1]["type"] == "text_delta"
+            def late() -> bool:
+                return talk.listener.of(first["turn_id"])[-1]["type"] == "text_delta"
 
-                await until(late)
-                found = await broken(talk)
+            await until(late)
+            found = await broken(talk)
     assert any("text_delta of attempt 1 after attempt 2 began" in fault for fault in found), found
     assert any("goes on after its end" in fault for fault in found), found
 

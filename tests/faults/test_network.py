@@ -13,7 +13,7 @@ from tests.faults.world import World, until
 
 
 async def test_an_end_whose_acknowledgement_got_lost_is_not_written_again(world: World) -> None:
-    """The commit happened, the worker cannot know: it asks again, and learns that this very end is written."""
+    """It is committed, and the worker cannot know: it asks again, and learns that this end is written."""
     async with world.talk() as talk, Proxy(world.embedded.sockets / ".s.PGSQL.5432").listening() as line:
         through = f"postgresql://tertulia@127.0.0.1:{line.port}/tertulia?sslmode=disable"
         async with world.worker(database_url=through) as worker:
@@ -48,18 +48,21 @@ async def test_a_line_to_valkey_that_goes_silent_is_given_up_and_the_turn_still_
     world: World,
 ) -> None:
     """Half open: nothing comes and nothing is refused. The words are lost on the way, the end is not."""
-    async with world.talk() as talk, Proxy(world.embedded.sockets / "valkey.sock").listening() as line:
-        async with world.worker(redis_url=f"redis://127.0.0.1:{line.port}/1"):
-            first = await talk.send("/slow 1 tell me something long")
-            await talk.listener.heard("text_delta", turnId=first["turn_id"])
-            line.silent = True
-            state = await talk.user.answered(first)
-            assert state["status"] == "done"
-            line.cut()
-            line.silent = False
-            await talk.ended(first)
-            await talk.send("and then?")
-            assert await broken(talk) == []
+    async with (
+        world.talk() as talk,
+        Proxy(world.embedded.sockets / "valkey.sock").listening() as line,
+        world.worker(redis_url=f"redis://127.0.0.1:{line.port}/1"),
+    ):
+        first = await talk.send("/slow 1 tell me something long")
+        await talk.listener.heard("text_delta", turnId=first["turn_id"])
+        line.silent = True
+        state = await talk.user.answered(first)
+        assert state["status"] == "done"
+        line.cut()
+        line.silent = False
+        await talk.ended(first)
+        await talk.send("and then?")
+        assert await broken(talk) == []
 
 
 async def test_a_relay_that_nobody_needed_for_long_still_takes_subscriptions(

@@ -1,4 +1,4 @@
-"""Backends that may be killed, processes that may be stopped, and conversations that are watched meanwhile."""
+"""Backends that may be killed, processes that may be stopped, and conversations watched meanwhile."""
 
 import asyncio
 import contextlib
@@ -15,11 +15,12 @@ from uuid import uuid4
 import asyncpg
 import psutil
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from tertulia.embedded import Embedded, Services, account, processes
 from tertulia.store.migrate import migrate
 from tests.faults.listening import Listener
-from tests.support.client import Socket, User
+from tests.support.client import User
 from tests.support.instance import SECRET, Instance
 
 QUICK = {"lease_seconds": 1.5, "sweep_seconds": 0.3, "drain_seconds": 0}
@@ -136,7 +137,7 @@ class World:
     async def _pong(self) -> bool:
         try:
             return await self.valkey.ping()
-        except (OSError, Exception):  # noqa: BLE001  redis-py's errors are no OSErrors
+        except (OSError, RedisError):
             return False
 
     async def _select(self) -> bool:
@@ -237,6 +238,3 @@ async def made(
         world.url, world.server_itself = server.url, server
         yield world
     await world.valkey.aclose()
-
-
-__all__ = ["Socket", "Talk", "World", "died", "frozen", "halted", "made", "running", "tell", "until"]

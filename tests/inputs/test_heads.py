@@ -35,7 +35,9 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("start", ENDLESS.values(), ids=ENDLESS.keys())
-async def test_a_head_that_does_not_end_is_given_up_without_keeping_it(start: bytes, server: Instance) -> None:
+async def test_a_head_that_does_not_end_is_given_up_without_keeping_it(
+    start: bytes, server: Instance
+) -> None:
     before = psutil.Process(server.pid).memory_info().rss
     more = start[-6:] * 10_000
     said = await answer(server, start, *[more] * 1000)
@@ -46,7 +48,9 @@ async def test_a_head_that_does_not_end_is_given_up_without_keeping_it(start: by
 async def test_a_head_just_above_the_limit_is_told_so(server: Instance) -> None:
     said = await answer(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 70_000)
     assert said.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
-    assert said.endswith(b'{"error":{"code":"HEADERS_TOO_LARGE","message":"The address or headers are too large."}}')
+    assert said.endswith(
+        b'{"error":{"code":"HEADERS_TOO_LARGE","message":"The address or headers are too large."}}'
+    )
 
 
 async def test_a_large_body_is_no_large_head(user: User) -> None:

@@ -46,7 +46,9 @@ async def test_what_is_no_id_of_anything_is_not_found(
         refused(await user.http.request(method, path), 404, ROUTES[route])
 
 
-@pytest.mark.parametrize("path", ["..%2f..%2fetc%2fpasswd", "..%5c..%5cwin.ini", "%2e%2e%2fhealthz", "a/../../b"])
+@pytest.mark.parametrize(
+    "path", ["..%2f..%2fetc%2fpasswd", "..%5c..%5cwin.ini", "%2e%2e%2fhealthz", "a/../../b"]
+)
 async def test_dots_and_slashes_lead_nowhere(path: str, user: User) -> None:
     for base in ("/api/messages/", "/api/conversations/", "/docs/"):
         response = await user.http.get(base + path)
@@ -61,7 +63,9 @@ async def test_an_id_in_capitals_means_the_same(user: User) -> None:
         assert (await user.http.get(f"/api/{path}/{name.upper()}")).status_code == 200
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "201", "1000000000", "9" * 5000, "1.5", "x", "", "1e3", "0x10", "%00"])
+@pytest.mark.parametrize(
+    "limit", ["0", "-1", "201", "1000000000", "9" * 5000, "1.5", "x", "", "1e3", "0x10", "%00"]
+)
 async def test_a_limit_that_is_out_of_bounds_is_named(limit: str, user: User) -> None:
     for path in ("/api/notifications", f"/api/conversations/{UUID(int=0)}"):
         error = refused(await user.http.get(f"{path}?limit={limit}"), 400, "INVALID_REQUEST")
@@ -74,7 +78,9 @@ async def test_a_flag_that_is_neither_true_nor_false_is_named(flag: str, user: U
     assert error["message"].startswith("unread: ")
 
 
-@pytest.mark.parametrize("cursor", ["x", "-1", "1.0", "+1", "", "%00", "%FF", "9" * 19, "%EF%BC%99", "1" * 10_000, "0x1"])
+@pytest.mark.parametrize(
+    "cursor", ["x", "-1", "1.0", "+1", "", "%00", "%FF", "9" * 19, "%EF%BC%99", "1" * 10_000, "0x1"]
+)
 async def test_a_cursor_that_we_never_gave_is_refused(cursor: str, user: User) -> None:
     sent = await user.send("Hi")
     for path in (

@@ -25,6 +25,7 @@ UNREADABLE = {
     "NaN": b'{"content": NaN}',
     "Infinity": b'{"content": -Infinity}',
     "duplicate keys": b'{"content": "Hi", "content": "Ho"}',
+    "a key twice, once escaped": rb'{"content": "Hi", "c\u006fntent": "Ho"}',
     "single quotes": b"{'content': 'Hi'}",
     "a form": b"content=Hi&session_id=a",
     "an XML document": b"<content>Hi</content>",
@@ -56,7 +57,9 @@ async def test_a_body_that_is_no_json_is_refused_and_nothing_is_written(
     body: bytes, user: User, unwritten: Unwritten
 ) -> None:
     async with unwritten():
-        response = await user.http.post("/api/messages", content=body, headers={"Content-Type": "application/json"})
+        response = await user.http.post(
+            "/api/messages", content=body, headers={"Content-Type": "application/json"}
+        )
     error = refused(response, 400, "INVALID_REQUEST")
     assert error["message"] == "The request body is not a JSON document that can be read."
 
@@ -91,7 +94,9 @@ async def test_the_refusal_names_the_field_that_is_wrong(user: User) -> None:
         ";;;",
     ],
 )
-async def test_a_json_body_is_taken_whatever_its_content_type_says(content_type: str | None, user: User) -> None:
+async def test_a_json_body_is_taken_whatever_its_content_type_says(
+    content_type: str | None, user: User
+) -> None:
     headers = {"Content-Type": content_type} if content_type else {}
     response = await user.http.post("/api/messages", content=b'{"content": "Hi"}', headers=headers)
     assert response.status_code == 202
@@ -105,7 +110,9 @@ async def test_a_page_elsewhere_cannot_send_a_simple_request_in_somebodys_name(
         cookies = {"Cookie": f"token={user.token}; Authorization=Bearer {user.token}"}
         response = await user.http.post("/api/messages", json={"content": "Hi"}, headers=simple | cookies)
         refused(response, 401, "UNAUTHENTICATED")
-        response = await user.http.post(f"/api/messages?token={user.token}", json={"content": "Hi"}, headers=simple)
+        response = await user.http.post(
+            f"/api/messages?token={user.token}", json={"content": "Hi"}, headers=simple
+        )
         refused(response, 401, "UNAUTHENTICATED")
     assert "set-cookie" not in response.headers
 
@@ -142,7 +149,9 @@ async def test_a_body_above_the_limit_is_refused(user: User, unwritten: Unwritte
         refused(await user.http.post("/api/messages", content=body), 413, "BODY_TOO_LARGE")
 
 
-async def test_an_endless_body_without_a_length_is_refused_at_the_limit(user: User, unwritten: Unwritten) -> None:
+async def test_an_endless_body_without_a_length_is_refused_at_the_limit(
+    user: User, unwritten: Unwritten
+) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -164,7 +173,9 @@ async def test_an_idempotency_key_must_be_short_and_visible(user: User, unwritte
             refused(response, 400, "INVALID_REQUEST")
 
 
-async def test_an_idempotency_key_of_255_characters_is_taken_and_kept_apart_by_case(user: User, rows: Rows) -> None:
+async def test_an_idempotency_key_of_255_characters_is_taken_and_kept_apart_by_case(
+    user: User, rows: Rows
+) -> None:
     sent = [await user.send("Hi", key=key) for key in ("k" * 255, "K" * 255, "k" * 255)]
     assert sent[0] == sent[2] != sent[1]
     assert (await rows.count(user.tenant))["messages"] >= 2

@@ -23,6 +23,8 @@ NO_FRAMES = {
     "half an object": '{"type": "ping"',
     "an unknown field": '{"type": "subscribe", "sessionId": "a", "user": "bob"}',
     "duplicate keys": '{"type": "message", "content": "Hi", "content": "Ho"}',
+    "two types": '{"type": "ping", "type": "message", "content": "Hi"}',
+    "a key twice, once escaped": r'{"type": "message", "content": "Hi", "c\u006fntent": "Ho"}',
     "half a surrogate pair": r'{"type": "message", "content": "\ud83d"}',
     "50,000 open brackets": "[" * 50_000,
     "5,000 digits": '{"type": "message", "content": ' + "9" * 5000 + "}",
@@ -207,7 +209,9 @@ async def test_ten_thousand_subscriptions_are_not_kept(user: User) -> None:
         subscribing.cancel()
 
 
-@pytest.mark.parametrize("frame", [{"type": "subscribe", "sessionId": "x"}, {"type": "message", "content": "Hi"}])
+@pytest.mark.parametrize(
+    "frame", [{"type": "subscribe", "sessionId": "x"}, {"type": "message", "content": "Hi"}]
+)
 async def test_a_client_that_has_not_signed_in_may_do_nothing(
     frame: dict[str, Any], user: User, unwritten: Unwritten
 ) -> None:
@@ -229,7 +233,10 @@ async def test_a_client_that_only_pings_is_not_waited_for(user: User) -> None:
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "a\x00b", "x" * 100_000, "é"])
 async def test_a_token_that_is_none_ends_the_connection(token: str, user: User) -> None:
-    for frame in ({"type": "auth", "token": token}, {"type": "subscribe", "topic": "user", "token": token or "y"}):
+    for frame in (
+        {"type": "auth", "token": token},
+        {"type": "subscribe", "topic": "user", "token": token or "y"},
+    ):
         async with connect(address(user), proxy=None) as connection:
             socket = Socket(connection)
             await socket.say(**frame)

@@ -70,7 +70,9 @@ async def test_nul_is_refused(content: str, user: User, unwritten: Unwritten) ->
         refused(await user.post(content), 400, "INVALID_REQUEST")
 
 
-@pytest.mark.parametrize("letter", ["a", "你", "😀", "𠮷", "\u0301"], ids=["ASCII", "CJK", "emoji", "astral", "marks"])
+@pytest.mark.parametrize(
+    "letter", ["a", "你", "😀", "𠮷", "\u0301"], ids=["ASCII", "CJK", "emoji", "astral", "marks"]
+)
 async def test_exactly_ten_thousand_characters_are_accepted_and_one_more_is_not(
     letter: str, user: User, unwritten: Unwritten
 ) -> None:
@@ -91,7 +93,19 @@ async def test_a_session_id_that_is_no_name_is_refused(handle: str, user: User, 
 
 @pytest.mark.parametrize(
     "handle",
-    ["a" * 200, "会话-1", "😀" * 200, "../../etc", "a b", "%00", "{u:x}", "' OR 1=1 --", "\u202e", "null", "user"],
+    [
+        "a" * 200,
+        "会话-1",
+        "😀" * 200,
+        "../../etc",
+        "a b",
+        "%00",
+        "{u:x}",
+        "' OR 1=1 --",
+        "\u202e",
+        "null",
+        "user",
+    ],
 )
 async def test_any_name_may_be_a_session_id_and_comes_back_as_it_was(handle: str, user: User) -> None:
     first = await user.send("One", handle)

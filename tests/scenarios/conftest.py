@@ -71,13 +71,14 @@ def alone(backends: Services, settings: dict[str, Any], numbers: Iterator[int]) 
 
 @pytest.fixture(scope="session")
 async def strict_settings(alone: Alone) -> dict[str, Any]:
-    """Narrow limits and short patience."""
+    """Narrow limits, short patience, and a long memory."""
     return await alone(
         model_timeout=1,
         queued_per_conversation=3,
         open_turns_per_user=5,
         delete_seconds=1.5,
         sweep_seconds=0.2,
+        context_window=30,
     )
 
 

@@ -157,32 +157,33 @@ async def test_a_deleted_conversation_leaves_the_context_and_that_is_logged(
 
 
 @pytest.mark.scenario("003", "Schedule cleanup on creation")
-async def test_what_nobody_touches_is_deleted_after_its_time_and_rebuilt_from_the_log(
+@pytest.mark.scenario("003", "Reset cleanup timer on activity")
+@pytest.mark.scenario("003", "Support contextual references")
+async def test_what_nobody_touches_is_deleted_in_time_a_message_starts_it_again_and_the_log_rebuilds_it(
     place: Place, ana: User, gemini: ScriptedGemini
 ) -> None:
-    sent = await ana.send(first := saying("Noted"), session := word("s"))
-    await ana.answered(sent)
-    ended = datetime.now(UTC)
-    line = await logged(place.server, "context_deleted", 12, conversation=sent["conversation_id"])
-    await ana.ask(question := f"{word()} What did I say?", session)
-    assert line["reason"] == "expired"
-    assert moment(line) - ended > timedelta(seconds=TTL - 1)
-    assert asked(gemini, question).said == [("user", first), ("model", "Noted"), ("user", question)]
-
-
-@pytest.mark.scenario("003", "Reset cleanup timer on activity")
-async def test_a_message_starts_the_time_again(place: Place, ana: User) -> None:
-    sent = await ana.send("One", session := word("s"))
-    await ana.answered(sent)
-    created = datetime.now(UTC)
+    left = await presented(ana, gemini, session := word("s"))
+    touched = await ana.ask("One", other := word("s"))
+    began = datetime.now(UTC)
     for _ in range(2):
         await asyncio.sleep(TTL * 0.7)
-        await ana.ask("Another", session)
-    touched = datetime.now(UTC)
-    assert touched - created > timedelta(seconds=TTL)
-    assert deletions(place, sent["conversation_id"]) == []
-    line = await logged(place.server, "context_deleted", 12, conversation=sent["conversation_id"])
-    assert moment(line) - touched > timedelta(seconds=TTL - 0.5)
+        await ana.ask("Another", other)
+    last = datetime.now(UTC)
+    assert last - began > timedelta(seconds=TTL)
+    assert deletions(place, touched["conversation_id"]) == []
+
+    gone = await logged(place.server, "context_deleted", 12, conversation=left["conversation_id"])
+    assert gone["reason"] == "expired"
+    assert moment(gone) - began > timedelta(seconds=TTL - 0.5)
+    gone = await logged(place.server, "context_deleted", 12, conversation=touched["conversation_id"])
+    assert gone["reason"] == "expired"
+    assert moment(gone) - last > timedelta(seconds=TTL - 0.5)
+
+    await ana.ask(question := f"{word()} Analyze the second one", session)
+    shown = asked(gemini, question).said
+    assert [role for role, _ in shown] == ["user", "model", "user"]
+    assert shown[0] == ("user", "Search for React state libraries")
+    assert '2. {"name":"jotai"}' in shown[1][1]
 
 
 @pytest.mark.scenario("003", "Enforce max conversation limit")
@@ -247,16 +248,6 @@ async def test_the_second_one_can_be_resolved_from_what_was_presented_before(
     assert shown[1][1].startswith("Found three.\n\n[shown with this answer]\nrepo_list:\n")
     assert '2. {"name":"jotai"}' in shown[1][1]
     assert shown[2] == ("user", question)
-
-
-@pytest.mark.scenario("003", "Support contextual references")
-async def test_structured_data_is_still_known_when_the_context_is_gone(
-    place: Place, ana: User, gemini: ScriptedGemini
-) -> None:
-    state = await presented(ana, gemini, session := word("s"))
-    await logged(place.server, "context_deleted", 12, conversation=state["conversation_id"])
-    await ana.ask(question := f"{word()} Analyze the second one", session)
-    assert '2. {"name":"jotai"}' in asked(gemini, question).said[1][1]
 
 
 @pytest.mark.scenario("003", "Generate conversation summary")
@@ -356,14 +347,11 @@ async def test_the_interface_reads_changes_and_deletes_what_the_running_server_k
 
 
 async def test_a_window_of_more_than_twenty_is_read_from_the_log(
-    alone: Alone, folder: Path, someone: Someone, gemini: ScriptedGemini
+    strict: Instance, someone: Someone, gemini: ScriptedGemini
 ) -> None:
-    settings = await alone(context_window=30)
-    with Instance("serve", folder, "--port", "0", **settings) as wide:
-        ana, session = await someone("ana", at=wide), word("s")
-        for n in range(16):
-            await ana.ask(saying(f"a{n}"), session)
-        await ana.ask(last := f"{word()} And now?", session)
-        assert [said for role, said in asked(gemini, last).said if role == "model"] == [
-            f"a{n}" for n in range(1, 16)
-        ]
+    ana, session = await someone("ana", at=strict), word("s")
+    for n in range(16):
+        await ana.ask(saying(f"a{n}"), session)
+    await ana.ask(last := f"{word()} And now?", session)
+    said = [said for role, said in asked(gemini, last).said if role == "model"]
+    assert said == [f"a{n}" for n in range(1, 16)]

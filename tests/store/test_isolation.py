@@ -123,7 +123,9 @@ async def test_every_table_has_a_tenant_but_the_list_of_migrations(superuser: "C
      "CREATE TABLE plans (tenant_id text)",
      "CREATE TABLE plans (tenant text) PARTITION BY LIST (tenant)"],
 )  # fmt: skip
-async def test_the_check_notices_a_new_table_without_protection(half: str, migrated: str, backends: Services) -> None:
+async def test_the_check_notices_a_new_table_without_protection(
+    half: str, migrated: str, backends: Services
+) -> None:
     connection = await asyncpg.connect(address(backends, "tertulia_owner", migrated))
     assert await unprotected(connection) == []
     await connection.execute(half)
@@ -140,7 +142,9 @@ async def test_a_stranger_reads_changes_and_deletes_nothing(
             await enter(server, stranger)
             theirs = "tenant = 'acme'" + (" AND id = 'ann'" if table == "users" else "")
             assert await server.fetchval(f"SELECT count(*) FROM {table} WHERE {theirs}") == 0, table
-            assert await server.execute(f"UPDATE {table} SET tenant = tenant WHERE {theirs}") == "UPDATE 0", table
+            assert await server.execute(f"UPDATE {table} SET tenant = tenant WHERE {theirs}") == "UPDATE 0", (
+                table
+            )
             assert await server.execute(f"DELETE FROM {table} WHERE {theirs}") == "DELETE 0", table
 
 
@@ -175,7 +179,9 @@ async def test_a_stranger_cannot_put_a_row_under_an_owners_name(
     superuser = await asyncpg.connect(address(backends, "postgres", filled))
     for table in await tables(superuser):
         copied = dict(await superuser.fetchrow(f"SELECT * FROM {table} WHERE tenant = 'acme'") or {})
-        copied |= {name: uuid4() for name in ("id", "message_id") if isinstance(copied.get(name), type(uuid4()))}
+        copied |= {
+            name: uuid4() for name in ("id", "message_id") if isinstance(copied.get(name), type(uuid4()))
+        }
         columns = ", ".join(copied)
         places = ", ".join(f"${n}" for n in range(1, len(copied) + 1))
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -294,7 +300,7 @@ async def test_a_role_that_could_see_past_row_level_security_is_refused(
             await Database.open(address(backends, role, migrated), 2)
         assert role in str(refused.value)
     finally:
-        await inside.execute(f"REASSIGN OWNED BY {role} TO tertulia_owner; DROP OWNED BY {role}; DROP ROLE {role}")
+        await inside.execute(
+            f"REASSIGN OWNED BY {role} TO tertulia_owner; DROP OWNED BY {role}; DROP ROLE {role}"
+        )
         await inside.close()
-
-

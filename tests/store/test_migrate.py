@@ -32,7 +32,9 @@ async def as_owner(services: Services, database: str) -> "asyncpg.Connection[Any
 
 
 def tertulia(*arguments: str, **settings: str) -> "subprocess.Popen[str]":
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TERTULIA_", "GOOGLE_"))}
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("TERTULIA_", "GOOGLE_"))
+    }
     named = {f"TERTULIA_{name.upper()}": value for name, value in settings.items()}
     return subprocess.Popen(
         [sys.executable, "-m", "tertulia", *arguments],

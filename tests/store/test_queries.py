@@ -28,7 +28,9 @@ async def test_a_query_is_prepared_with_as_many_parameters_as_it_names(
 
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if "api." not in KNOWN[name].sql])
-async def test_a_query_can_be_planned_for_any_parameters(name: str, superuser: "asyncpg.Connection[Any]") -> None:
+async def test_a_query_can_be_planned_for_any_parameters(
+    name: str, superuser: "asyncpg.Connection[Any]"
+) -> None:
     await superuser.execute("SET ROLE tertulia_server")
     assert await superuser.execute("EXPLAIN (GENERIC_PLAN) " + KNOWN[name].sql) == "EXPLAIN"
 

@@ -4,7 +4,17 @@ from typing import Any
 
 import httpx
 
-INSIDES = ("Traceback", "asyncpg", "msgspec", "litestar", "SELECT ", "INSERT ", "api.", "/src/", "site-packages")
+INSIDES = (
+    "Traceback",
+    "asyncpg",
+    "msgspec",
+    "litestar",
+    "SELECT ",
+    "INSERT ",
+    "api.",
+    "/src/",
+    "site-packages",
+)
 
 
 def refused(response: httpx.Response, status: int, code: str) -> dict[str, Any]:

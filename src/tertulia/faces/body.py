@@ -3,7 +3,8 @@
 import hashlib
 import json
 import re
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, get_args
 from uuid import UUID
 
 import msgspec
@@ -22,7 +23,8 @@ def decode(body: bytes, kind: type[T]) -> T:
     """The body as `kind`; unknown fields, duplicate keys and everything that is no JSON are refused."""
     try:
         decoded = msgspec.json.decode(body, type=kind)
-        json.loads(body, object_pairs_hook=_no_duplicates)
+        if _may_repeat_a_key(body, kind):
+            json.loads(body, object_pairs_hook=_no_duplicates)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"The request does not fit: {shortened(str(error))}.") from error
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -33,6 +35,19 @@ def decode(body: bytes, kind: type[T]) -> T:
 def shortened(text: str) -> str:
     """Enough of a text to recognize it by: what a client sent is not sent back at length."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _may_repeat_a_key(body: bytes, kind: type[Any]) -> bool:
+    """A cheap look that is wrong only to the safe side; a key can also be written with escapes."""
+    return b"\\u" in body or any(body.count(name) > 1 for name in _quoted_names(kind))
+
+
+@cache
+def _quoted_names(kind: type[Any]) -> tuple[bytes, ...]:
+    kinds: tuple[type[msgspec.Struct], ...] = get_args(kind) or (kind,)
+    names = {field.encode_name for each in kinds for field in msgspec.structs.fields(each)}
+    names |= {each.__struct_config__.tag_field or "" for each in kinds} - {""}
+    return tuple(f'"{name}"'.encode() for name in names)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> None:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import re
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
 from litestar import MediaType, Request, Response, Router, get
 from litestar.openapi import OpenAPIConfig
@@ -22,6 +22,24 @@ _ABOUT = """Conversations with agents. Sign in with a bearer token: `tertulia to
 Bodies are JSON whatever their content type says, without unknown fields or duplicate keys. Every error is
 `{"error": {"code", "message"}}`. What happens in a conversation is told over WebSocket: see
 `/docs/asyncapi.json`."""
+
+
+class Document(JsonRenderPlugin):
+    """The description as JSON, in which a value that may be anything is not also said to be null."""
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        return super().render(request, _plain(openapi_schema))
+
+
+def _plain(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_plain(each) for each in cast(list[Any], part)]
+    if not isinstance(part, dict):
+        return part
+    inside = {name: _plain(each) for name, each in cast(dict[str, Any], part).items()}
+    if {} in inside.get("oneOf", ()):
+        del inside["oneOf"]
+    return inside
 
 
 class Page(OpenAPIRenderPlugin):
@@ -59,7 +77,7 @@ def configuration() -> OpenAPIConfig:
         title="Tertulia",
         version=__version__,
         description=_ABOUT,
-        render_plugins=[Page(path="/"), JsonRenderPlugin(path="/openapi.json", media_type=MediaType.JSON)],
+        render_plugins=[Page(path="/"), Document(path="/openapi.json", media_type=MediaType.JSON)],
         openapi_router=Router(
             "/docs",
             route_handlers=[websocket_document],

@@ -1,5 +1,8 @@
 """The protocols of uvicorn, with the bounds that they lack: no client makes us keep much for it."""
 
+import asyncio
+from typing import Any, cast
+
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
@@ -14,8 +17,45 @@ _REFUSAL = (
 )
 
 
+class _Corked:
+    """A transport that keeps the head of an answer until its body comes, or this round of the event loop ends.
+
+    uvicorn writes them one after the other, which costs a system call and a packet more for each small answer.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self.transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 "):
+            self._head = data
+            self._loop.call_soon(self._uncork)
+            return
+        self.transport.write(data)
+
+    def close(self) -> None:
+        self._uncork()
+        self.transport.close()
+
+    def _uncork(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self.transport.write(head)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+
 class BoundedHttp(HttpToolsProtocol):
-    """Gives up a client whose address and headers do not come to an end."""
+    """Gives up a client whose address and headers do not come to an end, and sends small answers in one piece."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        self.transport = cast(asyncio.Transport, _Corked(transport, self.loop))
 
     _in_head = True
     _head = 0  # what was received of it, in whole chunks

@@ -4,6 +4,28 @@ CREATE FUNCTION api.enter(p_tenant text, p_user text) RETURNS void LANGUAGE sql 
     SELECT set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true)
 $$;
 
+-- The conversation of this handle, made when it is new, with one more message in it. Many may come at once.
+CREATE FUNCTION api.enter_conversation(
+    p_tenant text, p_user text, p_handle text, p_conversation uuid, p_session text, p_limit integer,
+    OUT conversation uuid, OUT handle text, OUT seq bigint, OUT busy boolean
+) LANGUAGE plpgsql AS $$
+BEGIN
+    LOOP
+        UPDATE conversations c
+           SET last_seq = c.last_seq + 1, open_turns = c.open_turns + 1,
+               last_message_at = clock_timestamp(), updated_at = clock_timestamp()
+         WHERE c.tenant = p_tenant AND c.user_id = p_user AND c.external_key = p_handle AND c.deleted_at IS NULL
+        RETURNING c.id, c.external_key, c.last_seq, c.open_turns > p_limit INTO conversation, handle, seq, busy;
+        EXIT WHEN FOUND;
+        INSERT INTO conversations (tenant, id, user_id, external_key, session_id, last_seq, open_turns, last_message_at)
+        VALUES (p_tenant, p_conversation, p_user, p_handle, p_session, 1, 1, clock_timestamp())
+        ON CONFLICT (external_key, user_id, tenant) WHERE deleted_at IS NULL DO NOTHING
+        RETURNING id, coalesce(external_key, id::text), last_seq, false INTO conversation, handle, seq, busy;
+        EXIT WHEN FOUND;
+    END LOOP;
+END
+$$;
+
 CREATE FUNCTION api.accept_message(
     p_tenant text, p_user text,
     p_named uuid,                -- the conversation, when the client named one by id
@@ -50,37 +72,27 @@ BEGIN
         outcome := 'user_busy';
     END IF;
 
-    FOR attempt IN 1..3 LOOP
-        EXIT WHEN outcome IS NOT NULL OR conversation IS NOT NULL;
-        IF p_named IS NOT NULL THEN
-            UPDATE conversations c
-               SET last_seq = c.last_seq + 1, open_turns = c.open_turns + 1,
-                   last_message_at = clock_timestamp(), updated_at = clock_timestamp()
-             WHERE c.tenant = p_tenant AND c.id = p_named AND c.deleted_at IS NULL
-            RETURNING c.id, coalesce(c.external_key, c.id::text), c.last_seq, c.open_turns > p_conversation_limit
-              INTO conversation, handle, seq, busy;
-        END IF;
-        IF conversation IS NULL AND p_create AND p_handle IS NOT NULL THEN
-            UPDATE conversations c
-               SET last_seq = c.last_seq + 1, open_turns = c.open_turns + 1,
-                   last_message_at = clock_timestamp(), updated_at = clock_timestamp()
-             WHERE c.tenant = p_tenant AND c.user_id = p_user AND c.external_key = p_handle AND c.deleted_at IS NULL
-            RETURNING c.id, c.external_key, c.last_seq, c.open_turns > p_conversation_limit
-              INTO conversation, handle, seq, busy;
-        END IF;
-        IF conversation IS NULL AND NOT p_create THEN
-            outcome := 'not_found';
-        ELSIF conversation IS NULL THEN
-            INSERT INTO conversations (tenant, id, user_id, external_key, session_id, last_seq, open_turns,
-                                       last_message_at)
-            VALUES (p_tenant, p_conversation, p_user, p_handle, p_session, 1, 1, clock_timestamp())
-            ON CONFLICT (external_key, user_id, tenant) WHERE deleted_at IS NULL DO NOTHING
-            RETURNING id, coalesce(external_key, id::text), last_seq INTO conversation, handle, seq;
-        END IF;
-    END LOOP;
-    IF busy THEN
-        outcome := 'conversation_busy';
+    IF outcome IS NULL AND p_named IS NOT NULL THEN
+        UPDATE conversations c
+           SET last_seq = c.last_seq + 1, open_turns = c.open_turns + 1,
+               last_message_at = clock_timestamp(), updated_at = clock_timestamp()
+         WHERE c.tenant = p_tenant AND c.id = p_named AND c.deleted_at IS NULL
+        RETURNING c.id, coalesce(c.external_key, c.id::text), c.last_seq, c.open_turns > p_conversation_limit
+          INTO conversation, handle, seq, busy;
     END IF;
+    IF outcome IS NULL AND conversation IS NULL AND p_create AND p_handle IS NOT NULL THEN
+        UPDATE conversations c
+           SET last_seq = c.last_seq + 1, open_turns = c.open_turns + 1,
+               last_message_at = clock_timestamp(), updated_at = clock_timestamp()
+         WHERE c.tenant = p_tenant AND c.user_id = p_user AND c.external_key = p_handle AND c.deleted_at IS NULL
+        RETURNING c.id, c.external_key, c.last_seq, c.open_turns > p_conversation_limit
+          INTO conversation, handle, seq, busy;
+    END IF;
+    IF outcome IS NULL AND conversation IS NULL AND p_create THEN
+        SELECT o.conversation, o.handle, o.seq, o.busy INTO conversation, handle, seq, busy
+          FROM api.enter_conversation(p_tenant, p_user, p_handle, p_conversation, p_session, p_conversation_limit) o;
+    END IF;
+    outcome := coalesce(outcome, CASE WHEN conversation IS NULL THEN 'not_found' WHEN busy THEN 'conversation_busy' END);
     IF outcome IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'TT001', MESSAGE = outcome;  -- undo everything
     END IF;
