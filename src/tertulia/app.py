@@ -46,7 +46,7 @@ def application(parts: Services) -> Litestar:
             "notifications": parts.notifications,
             "conversations": Conversations(parts.database, settings.queued_per_conversation),
             "reception": Reception(
-                parts.messages, parts.publisher,
+                parts.messages, parts.publisher, parts.events,
                 agent_id=settings.agent_id, longest=settings.message_chars,
             ),
             "peers": {},

@@ -98,13 +98,13 @@ def welcome(settings: Settings, url: str) -> str:
         else f" --data-dir {shlex.quote(str(settings.data_dir))}"
     )
     command = f"{_invocation()} token --user me{where}"
-    body = f'{{"model": "{settings.agent_id}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
     return f"""
 Tertulia is listening on {url}
 
-  A token for you:  {command}
-  A first word:     curl {url}/v1/chat/completions -H "Authorization: Bearer $({command})" \\
-                      -H "Content-Type: application/json" -d '{body}'
+  A token for you:  TOKEN=$({command})
+  Say something:    curl {url}/api/messages -H "Authorization: Bearer $TOKEN" -d '{{"content": "Hello!", "session_id": "first"}}'
+  Read the answer:  curl {url}/api/messages/MESSAGE_ID -H "Authorization: Bearer $TOKEN"
+  What else it can: {url}/docs
 """
 
 

@@ -45,13 +45,21 @@ async def victim(server: Instance, rows: Rows) -> AsyncGenerator[Victim]:
         await rows.connection.execute(
             "INSERT INTO notifications (tenant, id, from_user_id, to_user_id, message)"
             " VALUES ($1, $2, 'vera', 'vera', $3)",
-            tenant, notification, secret,
-        )  # fmt: skip
+            tenant,
+            notification,
+            secret,
+        )
         session = await user.session_id(sent)
         yield Victim(
-            user, secret, sent["message_id"], sent["turn_id"], sent["conversation_id"], handle, session,
+            user,
+            secret,
+            sent["message_id"],
+            sent["turn_id"],
+            sent["conversation_id"],
+            handle,
+            session,
             str(notification),
-        )  # fmt: skip
+        )
 
 
 @pytest.fixture(params=["of the same tenant", "of another tenant", "of the same name elsewhere"])
@@ -67,7 +75,7 @@ async def attacker(request: pytest.FixtureRequest, server: Instance, victim: Vic
 
 @pytest.fixture(scope="session")
 def strict(settings: dict[str, Any], folder: Path) -> Generator[Instance]:
-    """A server with narrow limits, an audience, an issuer, an allowed origin, and a secret that is being rotated."""
+    """A server with narrow limits, an audience, an issuer, allowed origins, and a secret in rotation."""
     narrow = {
         "secret": f"{SECRET},{OLD_SECRET}",
         "audience": "tertulia",

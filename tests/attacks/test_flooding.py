@@ -4,11 +4,10 @@ import asyncio
 import random
 from collections import Counter
 
-import asyncpg
-
 from tertulia.core.model import Owner
 from tertulia.embedded import Services
 from tertulia.store.database import Database
+from tertulia.store.queries import Query
 from tests.support.client import User
 from tests.support.instance import Instance
 from tests.support.refusals import refused
@@ -65,33 +64,36 @@ async def test_settings_do_not_leak_between_tenants_that_share_connections(serve
         await user.http.aclose()
 
 
-async def test_a_connection_goes_back_to_the_pool_without_tenant_or_user(backends: Services) -> None:
+async def test_a_connection_is_lent_again_without_the_tenant_or_user_of_before(backends: Services) -> None:
     database = await Database.open(backends.database_url, 2)
-    pool: asyncpg.Pool = database._pool  # pyright: ignore[reportPrivateUsage]
+    asked = (
+        "SELECT nullif(current_setting('tertulia.tenant', true), '') AS tenant,"
+        " nullif(current_setting('tertulia.user', true), '') AS user, (SELECT count(*) FROM users) AS seen"
+    )
+    known = database._known  # pyright: ignore[reportPrivateUsage]
+    known["what_is_left"] = Query(asked, ())
 
-    async def settings() -> set[tuple[str | None, str | None, int]]:
-        async with pool.acquire() as one, pool.acquire() as two:
-            asked = (
-                "SELECT nullif(current_setting('tertulia.tenant', true), ''),"
-                " nullif(current_setting('tertulia.user', true), ''), (SELECT count(*)::int FROM conversations)"
-            )
-            return {tuple(await each.fetchrow(asked)) for each in (one, two)}
+    async def left() -> set[tuple[object, ...]]:
+        """What the next ones find who are lent these connections."""
+        found = await asyncio.gather(*[database.one("what_is_left") for _ in range(10)])
+        return {tuple(row) for row in found}
 
     async def work(n: int) -> None:
-        owner = Owner(f"tenant-{n % 5}", f"user-{n % 3}")
-        async with database.transaction(owner) as session:
-            row = await session.one("known_user", user="nobody")
+        async with database.transaction(Owner(f"tenant-{n % 5}", f"user-{n % 3}")) as session:
+            row = await session.one("what_is_left")
             assert row is not None
+            assert (row["tenant"], row["user"]) == (f"tenant-{n % 5}", f"user-{n % 3}")
             if n % 4 == 0:
                 raise RuntimeError("broken off in the middle")
 
     outcomes = await asyncio.gather(*[work(n) for n in range(200)], return_exceptions=True)
-    assert sum(isinstance(outcome, RuntimeError) for outcome in outcomes) == 50
-    assert await settings() == {(None, None, 0)}
-    cut_short = [asyncio.ensure_future(work(1)) for _ in range(50)]
-    await asyncio.sleep(0.005)
-    for task in cut_short:
-        task.cancel()
-    await asyncio.gather(*cut_short, return_exceptions=True)
-    assert await settings() == {(None, None, 0)}
+    assert Counter(type(outcome) for outcome in outcomes) == {RuntimeError: 50, type(None): 150}
+    assert await left() == {(None, None, 0)}
+    for pause in (0.0, 0.001, 0.003, 0.006):
+        cut_short = [asyncio.ensure_future(work(1)) for _ in range(50)]
+        await asyncio.sleep(pause)
+        for task in cut_short:
+            task.cancel()
+        await asyncio.gather(*cut_short, return_exceptions=True)
+        assert await left() == {(None, None, 0)}
     await database.close()

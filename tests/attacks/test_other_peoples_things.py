@@ -71,7 +71,7 @@ async def test_somebody_elses_names_are_just_new_handles_to_another(
     assert sent["conversation_id"] != victim.conversation
     await attacker.answered(sent)
     page = await attacker.conversation(sent["conversation_id"])
-    assert [message["content"] for message in page["messages"]][0] == "What is the word?"
+    assert page["messages"][0]["content"] == "What is the word?"
     assert len((await victim.user.conversation(victim.conversation))["messages"]) == 2
 
 

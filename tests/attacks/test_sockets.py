@@ -30,10 +30,21 @@ async def ended(connection: ClientConnection, patience: float = 10) -> tuple[int
 
 @pytest.mark.parametrize(
     "origin",
-    ["https://evil.example", "http://127.0.0.1", "http://127.0.0.1:1", "null", "file://", "http://localhost:{port}",
-     "http://127.0.0.1:{port}.evil.example", "http://evil.example/127.0.0.1:{port}", "http://x@127.0.0.1:{port}",
-     "https://app.example.evil.example", "http://app.example", "https://APP.example"],
-)  # fmt: skip
+    [
+        "https://evil.example",
+        "http://127.0.0.1",
+        "http://127.0.0.1:1",
+        "null",
+        "file://",
+        "http://localhost:{port}",
+        "http://127.0.0.1:{port}.evil.example",
+        "http://evil.example/127.0.0.1:{port}",
+        "http://x@127.0.0.1:{port}",
+        "https://app.example.evil.example",
+        "http://app.example",
+        "https://APP.example",
+    ],
+)
 async def test_a_page_of_another_origin_cannot_connect(origin: str, strict: Instance) -> None:
     foreign = origin.replace("{port}", strict.url.rpartition(":")[2])
     with pytest.raises(InvalidStatus) as refused:

@@ -164,9 +164,17 @@ OURS = {"aud": "tertulia", "iss": "https://id.example"}
 
 @pytest.mark.parametrize(
     "claims",
-    [{}, OURS | {"aud": "another"}, OURS | {"aud": None}, OURS | {"iss": "https://evil.example"}, OURS | {"iss": None},
-     OURS | {"aud": ["x", "y"]}, OURS | {"iss": ["https://id.example"]}, OURS | {"aud": ""}],
-)  # fmt: skip
+    [
+        {},
+        OURS | {"aud": "another"},
+        OURS | {"aud": None},
+        OURS | {"iss": "https://evil.example"},
+        OURS | {"iss": None},
+        OURS | {"aud": ["x", "y"]},
+        OURS | {"iss": ["https://id.example"]},
+        OURS | {"aud": ""},
+    ],
+)
 async def test_where_audience_and_issuer_are_set_no_others_get_in(
     claims: dict[str, Any], strict: Instance
 ) -> None:

@@ -1,17 +1,14 @@
 """The other tests would notice: with a guard taken out, the same fault breaks the promise."""
 
-import asyncio
 import signal
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tertulia.embedded import Embedded, Services
 from tests.faults.promises import broken
-from tests.faults.world import Talk, World, died, halted, made, until
-from tests.support.client import User
+from tests.faults.world import World, died, halted, made, until
 
 SLOW = "/slow 0.3 tell me something"
 
@@ -73,19 +70,3 @@ async def test_without_the_outbox_an_end_is_never_told(unguarded: World) -> None
             await talk.ended(second)
             found = await broken(talk, patience=3)  # more than the second after which the sweeper looks
     assert any(f"never heard of the end of {first['turn_id']}" in fault for fault in found), found
-
-
-async def test_without_the_sweeper_a_lost_wakeup_is_never_made_up_for(unguarded: World) -> None:
-    await unguarded.redefine("lost_wakeups", ("AND o.woken_at <", "AND false AND o.woken_at <"))
-    async with unguarded.talk() as talk, unguarded.worker():
-        await talk.ended(await talk.send("hello"))
-        async with unguarded.server("api.after_commit=kill") as doomed:
-            await asyncio.gather(_say(talk, doomed.url), died(doomed))
-        await asyncio.sleep(3)  # twice as long as a wake-up is given
-        assert await unguarded.one("SELECT count(*) FROM turns WHERE status = 'queued'") == 1
-
-
-async def _say(talk: Talk, url: str) -> None:
-    async with User(url, "ann") as user:
-        with pytest.raises(httpx.TransportError):
-            await user.post("hello", talk.conversation)

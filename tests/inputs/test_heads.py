@@ -61,10 +61,16 @@ async def test_a_large_body_is_no_large_head(user: User) -> None:
 
 @pytest.mark.parametrize(
     "head",
-    [b"\x16\x03\x01\x02\x00\x01\x00", b"HELO there\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /a b HTTP/1.1\r\n\r\n",
-     b"GET / HTTP/1.1\r\nA\x00: b\r\n\r\n", b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-     b"POST /api/messages HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"],
-)  # fmt: skip
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"HELO there\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /a b HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA\x00: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /api/messages HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
 async def test_what_is_no_request_is_a_400(head: bytes, server: Instance) -> None:
     said = await answer(server, head)
     assert said.startswith(b"HTTP/1.1 400 ")

@@ -1,4 +1,4 @@
-"""The description of the API is true: what it says is tried, with good and bad values, against the running server."""
+"""The description of the API is true: it is tried with good and bad values against the running server."""
 
 import json
 from typing import Any
@@ -96,9 +96,13 @@ def test_answers_are_as_described_whatever_is_asked(name: str, schema: Any) -> N
     )
 
     @settings(
-        max_examples=40, derandomize=True, deadline=None, database=None,
-        phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+        max_examples=40,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(case=cases)
     def attempt(case: Any) -> None:
         case.validate_response(case.call(headers=headers), checks=TRUE)
@@ -113,9 +117,11 @@ async def test_answers_about_real_things_are_as_described(schema: Any, user: Use
     await user.answered(failed)
     notification = uuid4()
     await rows.connection.execute(
-        "INSERT INTO notifications (tenant, id, from_user_id, to_user_id, message) VALUES ($1, $2, 'ulla', 'ulla', 'x')",
-        user.tenant, notification,
-    )  # fmt: skip
+        "INSERT INTO notifications (tenant, id, from_user_id, to_user_id, message)"
+        " VALUES ($1, $2, 'ulla', 'ulla', 'x')",
+        user.tenant,
+        notification,
+    )
     conversation = done["conversation_id"]
     asked: list[tuple[str, int, dict[str, str]]] = [
         ("GET /api/messages/{message_id}", 200, {"message_id": done["message_id"]}),

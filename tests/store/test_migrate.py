@@ -18,11 +18,12 @@ from tests.support.instance import SECRET
 
 SCHEMA = """
     SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
-        SELECT concat_ws(' ', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull) AS line
+        SELECT concat_ws(' ', c.relname, a.attname, format_type(a.atttypid, -1), a.attnotnull) AS line
           FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
          WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'i')
         UNION ALL SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'api'::regnamespace
-        UNION ALL SELECT concat_ws(' ', polrelid::regclass, polname, pg_get_expr(polqual, polrelid)) FROM pg_policy
+        UNION ALL
+        SELECT concat_ws(' ', polrelid::regclass, polname, pg_get_expr(polqual, polrelid)) FROM pg_policy
     ) AS lines
 """
 
@@ -38,8 +39,11 @@ def tertulia(*arguments: str, **settings: str) -> "subprocess.Popen[str]":
     named = {f"TERTULIA_{name.upper()}": value for name, value in settings.items()}
     return subprocess.Popen(
         [sys.executable, "-m", "tertulia", *arguments],
-        env={**clean, **named}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env={**clean, **named},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 async def test_a_first_migration_applies_all_there_is_and_a_second_nothing(

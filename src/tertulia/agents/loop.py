@@ -8,7 +8,7 @@ from tertulia.agents import prompt
 from tertulia.agents.models import ModelStream
 from tertulia.agents.port import Output
 from tertulia.agents.steps import Steps
-from tertulia.core.errors import AgentLimit, TurnError
+from tertulia.core.errors import AgentLimit, GenerationTimeout, TurnError
 from tertulia.core.model import ContextMessage
 from tertulia.core.turns import Answer, Turn
 from tertulia.tools.port import Tool
@@ -69,7 +69,8 @@ class LocalAgent:
                         _add_usage(usage, chunk)
                 return
             except TurnError as error:
-                if reply.begun or not error.temporary or attempt == _RETRIES:
+                silent = isinstance(error, GenerationTimeout)  # who has waited that long should hear of it now
+                if reply.begun or silent or not error.temporary or attempt == _RETRIES:
                     raise
                 await asyncio.sleep(min(error.retry_after or 0.3 * 2**attempt, 5) * random.uniform(0.5, 1.5))  # noqa: S311
 

@@ -56,12 +56,13 @@ class Answer(Struct, frozen=True):
 
 
 class Ending(Struct, frozen=True):
-    """Everything that is written when a turn ends, in one transaction."""
+    """Everything that is written when a turn ends, in one transaction. `partial` is what a failed turn had said."""
 
     status: TurnStatus
     answer: Answer | None = None
     reply: UUID | None = None
     error: TertuliaError | None = None
+    partial: str | None = None
 
 
 class Terminal(Struct, frozen=True):

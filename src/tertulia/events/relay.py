@@ -46,6 +46,9 @@ class Subscription:
         place = self.place
         if self._full or self._closed:
             return
+        if place and first == 1 and place.generation != generation and not self._reading:
+            # The log began anew while we listened, and we have heard all that was said: nothing is missing.
+            place = Cursor(generation, 0)
         if self._reading or place is None or place.generation != generation or first > place.offset + 1:
             self.catch_up()
             return

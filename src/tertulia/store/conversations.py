@@ -10,8 +10,11 @@ from msgspec import Struct
 
 from tertulia.core.errors import Conflict, ConversationNotFound, TurnNotFound, TurnNotRetryable
 from tertulia.core.model import Owner
-from tertulia.store.database import Database, Session
+from tertulia.store.database import Database
 from tertulia.store.wire import Row
+
+
+_END = 2**62  # after every message there can be
 
 
 class StoredMessage(Struct, frozen=True, rename="camel"):
@@ -84,35 +87,26 @@ class Conversations:
         self, owner: Owner, conversation: UUID, *, before: int | None, after: int | None, limit: int
     ) -> History:
         """The newest messages before `before` (or after `after`), in the order of the log."""
-        async with self._database.transaction(owner) as session:
-            found = await self._get(session, owner, conversation)
-            messages = await self._page(session, owner, conversation, before, after, limit + 1)
-            asked = [row["id"] for row in messages if row["role"] == "user"]
-            turns = await session.many("turns_of_messages", tenant=owner.tenant, messages=asked)
-        more = len(messages) > limit
-        if after is None:
-            messages = messages[:limit][::-1]
-        return History(
-            found, [_message(row) for row in messages[:limit]], [_turn(row) for row in turns], more
+        found = await self._get(owner, conversation)
+        rows = await self._database.many(
+            "read_page",
+            **_of(owner),
+            conversation=conversation,
+            before=_END if before is None else before,
+            after=after,
+            limit=limit + 1,
         )
+        more, rows = len(rows) > limit, rows[:limit]
+        asked = [row["id"] for row in rows if row["role"] == "user"]
+        turns = await self._database.many("read_turns", **_of(owner), messages=asked) if asked else []
+        messages = [_message(row) for row in (rows if after is not None else reversed(rows))]
+        return History(found, messages, [_turn(row) for row in turns], more)
 
-    async def _get(self, session: Session, owner: Owner, conversation: UUID) -> Conversation:
-        row = await session.one("conversation_by_id", tenant=owner.tenant, conversation=conversation)
-        if row is None:
+    async def _get(self, owner: Owner, conversation: UUID) -> Conversation:
+        rows = await self._database.many("read_conversation", **_of(owner), conversation=conversation)
+        if not rows:
             raise ConversationNotFound
-        return _conversation(row)
-
-    async def _page(
-        self, session: Session, owner: Owner, conversation: UUID, before: int | None, after: int | None, limit: int
-    ) -> list[Row]:
-        if after is not None:
-            return await session.many(
-                "page_after", tenant=owner.tenant, conversation=conversation, after=after, limit=limit
-            )
-        newest = 2**62 if before is None else before
-        return await session.many(
-            "page_before", tenant=owner.tenant, conversation=conversation, before=newest, limit=limit
-        )
+        return _conversation(rows[0])
 
     async def of_session(self, owner: Owner, session_id: str) -> UUID | None:
         """The conversation that this credential opens, if it is the owner's."""
@@ -150,8 +144,8 @@ class Conversations:
 
     async def request_abort(self, owner: Owner, conversation: UUID) -> list[UUID]:
         """Ask what is being answered now to stop; yields the turns that were asked."""
+        await self._get(owner, conversation)
         async with self._database.transaction(owner) as session:
-            await self._get(session, owner, conversation)
             rows = await session.many(
                 "request_abort", tenant=owner.tenant, user=owner.user, conversation=conversation
             )
@@ -177,22 +171,18 @@ class Conversations:
         return Retried(row["conversation"], row["message"], row["handle"])
 
 
+def _of(owner: Owner) -> dict[str, str]:
+    return {"tenant": owner.tenant, "user": owner.user}
+
+
 def _raw(text: str | None) -> msgspec.Raw | None:
     return None if text is None else msgspec.Raw(text.encode())
 
 
 def _message(row: Row) -> StoredMessage:
+    name, seq, role, kind, content, created, turn, agent, structured, actions = row
     return StoredMessage(
-        id=row["id"],
-        seq=row["seq"],
-        role=row["role"],
-        content_type=row["content_type"],
-        content=msgspec.Raw(row["content"].encode()),
-        created_at=row["created_at"],
-        turn_id=row["turn_id"],
-        agent_id=row["agent_id"],
-        structured_data=_raw(row["structured"]),
-        actions=_raw(row["actions"]),
+        name, seq, role, kind, msgspec.Raw(content.encode()), created, turn, agent, _raw(structured), _raw(actions)
     )
 
 

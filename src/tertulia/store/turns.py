@@ -82,6 +82,7 @@ class Turns:
             usage=_json(answer.usage) if answer else None,
             trace=_json(trace),
             terminal=_json(terminal),
+            partial=ending.partial,
         )
         return row["outcome"], row["seq"] or 0, bool(row["more"])
 

@@ -86,7 +86,7 @@ class Runner:
                 await self._turns.release(turn)
             return None
         except errors.TurnError as error:
-            return Ending(TurnStatus.FAILED, error=error)
+            return Ending(TurnStatus.FAILED, error=error, partial=stream.said or None)
         except errors.Unavailable:
             return None  # without its database a turn cannot go on; it will be taken again
         except Exception as error:  # noqa: BLE001  a bug must end in a visible failure, not in a silent turn

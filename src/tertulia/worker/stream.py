@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tertulia import clock, failpoints, metrics
 from tertulia.core.errors import Unavailable
-from tertulia.core.events import Data, MessageStart, TextDelta, ToolResult, ToolUseStart, ToolUseStop, UserMessage, encode
+from tertulia.core.events import Data, MessageStart, TextDelta, ToolResult, ToolUseStart, ToolUseStop, encode
 from tertulia.core.model import ContentType, Role
 from tertulia.core.turns import Turn
 from tertulia.events.log import EventLog, session_log
@@ -49,9 +49,6 @@ class TurnStream:
         return "".join(self._said)
 
     def start(self, reply: UUID, model: str) -> None:
-        """Say what is being answered, and that it is."""
-        if self._turn.attempt == 1:
-            self._put(UserMessage(message_id=self._turn.message, message=self._turn.content))
         self._put(MessageStart(message_id=reply, model=model))
 
     async def text(self, delta: str) -> None:

@@ -99,7 +99,7 @@ CREATE FUNCTION api.finish_turn(
     p_tenant text, p_user text, p_conversation uuid, p_owner uuid, p_epoch bigint, p_turn uuid,
     p_status text, p_code text, p_error text,
     p_reply uuid, p_content jsonb, p_structured jsonb, p_actions jsonb,
-    p_model text, p_usage jsonb, p_trace jsonb, p_terminal jsonb,
+    p_model text, p_usage jsonb, p_trace jsonb, p_terminal jsonb, p_partial text,
     OUT outcome text, OUT seq bigint, OUT more boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -116,7 +116,7 @@ BEGIN
     END IF;
     UPDATE turns t
        SET status = p_status, code = p_code, error = p_error, reply_id = p_reply, model = p_model, usage = p_usage,
-           trace = p_trace, terminal = p_terminal, ended_at = clock_timestamp(), partial = NULL
+           trace = p_trace, terminal = p_terminal, ended_at = clock_timestamp(), partial = p_partial
      WHERE t.tenant = p_tenant AND t.id = p_turn AND t.status = 'running'
        AND (p_status = 'aborted' OR NOT t.abort_requested)
     RETURNING t.trigger_seq, t.agent_id, t.message_id INTO ended;

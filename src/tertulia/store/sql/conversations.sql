@@ -1,7 +1,13 @@
--- name: conversation_by_id
+-- name: read_conversation
 SELECT id, agent_id, external_key, session_id, title, status, created_at, updated_at, started_at, last_message_at,
        last_seq
-  FROM conversations WHERE tenant = :tenant AND id = :conversation AND deleted_at IS NULL;
+  FROM api.read_conversation(:tenant, :user, :conversation);
+
+-- name: read_page
+SELECT * FROM api.read_page(:tenant, :user, :conversation, :before, :after, :limit);
+
+-- name: read_turns
+SELECT * FROM api.read_turns(:tenant, :user, :messages);
 
 -- name: conversation_by_session
 SELECT id FROM conversations WHERE tenant = :tenant AND session_id = :session AND deleted_at IS NULL;

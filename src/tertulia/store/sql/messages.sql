@@ -3,18 +3,6 @@ SELECT m.id, m.conversation_id, m.session_id, m.content::text AS content, m.crea
   JOIN conversations c ON c.tenant = m.tenant AND c.id = m.conversation_id AND c.deleted_at IS NULL
  WHERE m.tenant = :tenant AND m.id = :message AND m.role = 'user';
 
--- name: page_before
-SELECT id, seq, turn_id, agent_id, role, content_type, content::text AS content, structured_data::text AS structured,
-       actions::text AS actions, created_at
-  FROM messages WHERE tenant = :tenant AND conversation_id = :conversation AND seq < :before
- ORDER BY seq DESC LIMIT :limit;
-
--- name: page_after
-SELECT id, seq, turn_id, agent_id, role, content_type, content::text AS content, structured_data::text AS structured,
-       actions::text AS actions, created_at
-  FROM messages WHERE tenant = :tenant AND conversation_id = :conversation AND seq > :after
- ORDER BY seq LIMIT :limit;
-
 -- name: context_window
 SELECT seq, role, content_type, content::text AS content, structured_data::text AS structured, created_at FROM (
     SELECT seq, trigger_seq, role, content_type, content, structured_data, created_at FROM messages

@@ -10,7 +10,7 @@ SELECT api.keep_partial(:tenant, :user, :conversation, :owner, :epoch, :turn, :t
 
 -- name: finish_turn
 SELECT * FROM api.finish_turn(:tenant, :user, :conversation, :owner, :epoch, :turn, :status, :code, :error, :reply,
-                              :content, :structured, :actions, :model, :usage, :trace, :terminal);
+                              :content, :structured, :actions, :model, :usage, :trace, :terminal, :partial);
 
 -- name: release_lease
 SELECT api.release_lease(:tenant, :user, :conversation, :owner, :epoch);
@@ -32,10 +32,6 @@ SELECT t.id, t.agent_id, t.status, t.code, t.error, t.attempt, t.partial, t.mode
 -- name: turns_by_id
 SELECT id, message_id, status, code, error, attempt, agent_id, partial, created_at, ended_at FROM turns
  WHERE tenant = :tenant AND id = ANY(:turns);
-
--- name: turns_of_messages
-SELECT id, status, code, error, attempt, agent_id, message_id, partial, created_at, ended_at FROM turns
- WHERE tenant = :tenant AND message_id = ANY(:messages) ORDER BY trigger_seq, id;
 
 -- name: newest_turns
 SELECT id, status, code, error, attempt, agent_id, message_id, partial, created_at, ended_at FROM turns
