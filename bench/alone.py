@@ -43,7 +43,7 @@ async def closed(model: Any, messages: list[BaseMessage], parallel: int, turns: 
 
     async def loop() -> None:
         for _ in left:
-            firsts.append(await answer(model, messages))
+            firsts.append(await answer(model, messages))  # noqa: PERF401  one after another
 
     wall, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(loop() for _ in range(parallel)))
@@ -51,7 +51,9 @@ async def closed(model: Any, messages: list[BaseMessage], parallel: int, turns: 
 
 
 async def main(model_url: str) -> None:
-    made: Any = make_model("google_genai:gemini-2.5-flash", base_url=model_url, google_api_key="bench", timeout=60)
+    made: Any = make_model(
+        "google_genai:gemini-2.5-flash", base_url=model_url, google_api_key="bench", timeout=60
+    )
     tools: list[Any] = [NotifyUser(None, None), Present()]  # type: ignore[arg-type]
     model = made.bind_tools([declaration(tool) for tool in tools])
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What we are measured against: bare Starlette with asyncpg and redis-py, doing the least that could be done."""
+"""What we measure against: bare Starlette with asyncpg and redis-py, doing the least that could be done."""
 
 import sys
 from contextlib import asynccontextmanager
@@ -30,9 +30,14 @@ def application(database_url: str, redis_url: str) -> Starlette:
         sent = msgspec.json.decode(await request.body())
         name = uuid4()
         await request.app.state.pool.execute(
-            "INSERT INTO bare (id, session_id, content) VALUES ($1, $2, $3)", name, sent["session_id"], sent["content"]
+            "INSERT INTO bare (id, session_id, content) VALUES ($1, $2, $3)",
+            name,
+            sent["session_id"],
+            sent["content"],
         )
-        await request.app.state.redis.xadd("bare", {"message_id": str(name), "session_id": sent["session_id"]})
+        await request.app.state.redis.xadd(
+            "bare", {"message_id": str(name), "session_id": sent["session_id"]}
+        )
         body = msgspec.json.encode({"status": "queued", "message_id": name})
         return Response(body, 202, media_type="application/json")
 
@@ -45,10 +50,9 @@ def application(database_url: str, redis_url: str) -> Starlette:
         found = [{**row, "content": msgspec.Raw(row["content"].encode())} for row in rows]
         return Response(msgspec.json.encode(found), media_type="application/json")
 
-    app = Starlette(
+    return Starlette(
         routes=[Route("/accept", accept, methods=["POST"]), Route("/page", page)], lifespan=lifespan
     )
-    return app
 
 
 def main() -> None:

@@ -1,16 +1,17 @@
 """The measurements. Each yields rows: what, how much, what it may be, and whether it is."""
 
+import asyncio
 import random
 import statistics
-import time
 from typing import Any
 from uuid import UUID, uuid4
+
+from tests.support.client import token
 
 from bench.helper import Helper
 from bench.stage import TENANT, Stage, tokens
 from bench.wire import cpu_seconds, rss_bytes
 from tertulia.settings import Settings
-from tests.support.client import token
 
 Row = dict[str, Any]
 ROUNDS = 5
@@ -18,9 +19,19 @@ CHUNKS = 20
 REPLY = " ".join(f"word{index}" for index in range(CHUNKS))
 
 
-def row(case: str, what: str, value: float, unit: str, limit: float | None = None, *, least: bool = False) -> Row:
+def row(
+    case: str, what: str, value: float, unit: str, limit: float | None = None, *, least: bool = False
+) -> Row:
     holds = None if limit is None else (value >= limit if least else value <= limit)
-    return {"case": case, "what": what, "value": value, "unit": unit, "limit": limit, "least": least, "holds": holds}
+    return {
+        "case": case,
+        "what": what,
+        "value": value,
+        "unit": unit,
+        "limit": limit,
+        "least": least,
+        "holds": holds,
+    }
 
 
 async def acceptance(stage: Stage) -> list[Row]:
@@ -33,7 +44,9 @@ async def acceptance(stage: Stage) -> list[Row]:
     with stage.server("--no-worker") as server, stage.bare() as bare_url, Helper("bench.load") as load:
         for number in range(ROUNDS):
             for url, path, rates in ((server.url, "/api/messages", ours), (bare_url, "/accept", bare)):
-                answer = load.ask(do="accept", url=url, path=path, tokens=who, seconds=3, sessions=f"a{number}")
+                answer = load.ask(
+                    do="accept", url=url, path=path, tokens=who, seconds=3, sessions=f"a{number}"
+                )
                 rates.append(answer["rate"])
     await stage.sql("DELETE FROM conversations")
     ratios = [mine / theirs for mine, theirs in zip(ours, bare, strict=True)]
@@ -56,7 +69,9 @@ async def turns(stage: Stage) -> list[Row]:
     with stage.model(CHUNKS, 0.05) as model_url, stage.server(model_url=model_url) as server:
         idle = rss_bytes(server.pid)
         with Helper("bench.alone", model_url) as alone, Helper("bench.load") as load:
-            load.ask(do="open", url=server.url, tokens=tokens(parallel, "turns"), sessions=f"t{uuid4().hex[:6]}")
+            load.ask(
+                do="open", url=server.url, tokens=tokens(parallel, "turns"), sessions=f"t{uuid4().hex[:6]}"
+            )
             after = rss_bytes(server.pid)
             load.ask(do="closed", parallel=parallel, turns=parallel * 10)  # until all windows are full
             same = {"history": 20, "prompt": _prompt(), "reply": REPLY}
@@ -84,7 +99,9 @@ async def turns(stage: Stage) -> list[Row]:
         row("b", "CPU added", statistics.median(added), "ms", 2.5),
         row("b", "turns", statistics.median(rates), "/s"),
         row("c", "first words later, one conversation", statistics.median(single) * 1000, "ms", 8),
-        row("c", f"first words later, 32 open loop at {rate:.0f}/s", statistics.median(paced) * 1000, "ms", 20),
+        row(
+            "c", f"first words later, 32 open loop at {rate:.0f}/s", statistics.median(paced) * 1000, "ms", 20
+        ),
         row("m", "memory before the first turn", idle / 1e6, "MB", 120),
         row("m", "memory after the first Gemini turns", after / 1e6, "MB"),
     ]
@@ -116,7 +133,7 @@ async def sockets(stage: Stage) -> list[Row]:
         await _tell(stage, names[:50])
         load.ask(do="receive")
         load.ask(do="leave")
-        time.sleep(1)
+        await asyncio.sleep(1)
         before = rss_bytes(server.pid)
         load.ask(do="crowd", url=server.url, token=who, sessions=[f"s-{name}" for name in names])
         await _tell(stage, names)
@@ -164,14 +181,22 @@ async def history(stage: Stage) -> list[Row]:
     with stage.server("--no-worker") as server, stage.bare() as bare_url, Helper("bench.load") as load:
         for _ in range(ROUNDS):
             seconds = [
-                load.ask(do="fetch", url=server.url, token=who, rounds=200, paths=[f"/api/conversations/{n}?limit=50"])
+                load.ask(
+                    do="fetch",
+                    url=server.url,
+                    token=who,
+                    rounds=200,
+                    paths=[f"/api/conversations/{n}?limit=50"],
+                )
                 for n in (long, short)
             ]
             newest.append(seconds[0]["seconds"])
             ratios.append(seconds[0]["seconds"] / seconds[1]["seconds"])
             befores = range(2001, 1, -200)
             ours = [f"/api/conversations/{middle}?limit=200&before={before}" for before in befores]
-            bare = [f"/page?tenant={TENANT}&conversation={middle}&before={before}&limit=200" for before in befores]
+            bare = [
+                f"/page?tenant={TENANT}&conversation={middle}&before={before}&limit=200" for before in befores
+            ]
             mine = load.ask(do="fetch", url=server.url, token=who, rounds=10, paths=ours)["seconds"]
             theirs = load.ask(do="fetch", url=bare_url, token=None, rounds=10, paths=bare)["seconds"]
             paging.append(mine / theirs)

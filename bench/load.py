@@ -42,7 +42,9 @@ class Talker:
 
     def __init__(self, http: Http, socket: Ws, token: str, session: str) -> None:
         self.http, self.socket, self.session = http, socket, session
-        self._whole = request("POST", "/api/messages", token, json.dumps({"content": WORDS, "session_id": session}).encode())
+        self._whole = request(
+            "POST", "/api/messages", token, json.dumps({"content": WORDS, "session_id": session}).encode()
+        )
 
     @classmethod
     async def open(cls, url: str, token: str, session: str) -> "Talker":
@@ -89,7 +91,7 @@ class Talkers:
 
         async def loop(talker: Talker) -> None:
             for _ in left:
-                firsts.append(await talker.turn())
+                firsts.append(await talker.turn())  # noqa: PERF401  one after another
 
         began = time.perf_counter()
         await asyncio.gather(*(loop(talker) for talker in self._all[:parallel]))

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-
-from tertulia.embedded import Services
 from tests.support.client import token
 from tests.support.instance import SECRET, Instance
+
+from tertulia.embedded import Services
 
 TENANT = "bench"
 

@@ -86,7 +86,11 @@ class Ws:
 
     def say(self, **frame: Any) -> None:
         data = json.dumps(frame).encode()
-        size = bytes([0x80 | len(data)]) if len(data) < 126 else bytes([0x80 | 126]) + struct.pack("!H", len(data))
+        size = (
+            bytes([0x80 | len(data)])
+            if len(data) < 126
+            else bytes([0x80 | 126]) + struct.pack("!H", len(data))
+        )
         self._writer.write(b"\x81" + size + b"\0\0\0\0" + data)  # a mask of zeros changes nothing
 
     async def frame(self) -> bytes:

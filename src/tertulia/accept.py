@@ -1,7 +1,5 @@
 """Accepting a message: the one way in, whichever face it came by."""
 
-
-
 from tertulia import clock, failpoints, metrics
 from tertulia.core.errors import AgentNotFound
 from tertulia.core.events import Event, UserMessage, encode

@@ -10,7 +10,9 @@ import structlog
 def configure(level: str, style: str) -> None:
     """Send all logs to standard error; `auto` is readable on a terminal and JSON elsewhere."""
     pretty = style == "console" or (style == "auto" and sys.stderr.isatty())
-    renderer: Any = structlog.dev.ConsoleRenderer() if pretty else structlog.processors.JSONRenderer(ensure_ascii=False)
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer() if pretty else structlog.processors.JSONRenderer(ensure_ascii=False)
+    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

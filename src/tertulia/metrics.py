@@ -14,6 +14,10 @@ FENCED = Counter("tertulia_writes_fenced_total", "Writes refused because the lea
 RUNNING = Gauge("tertulia_turns_running", "Turns running in this process")
 BACKLOG = Gauge("tertulia_turns_open", "Turns of the whole system that have not ended", ["status"])
 SOCKETS = Gauge("tertulia_sockets", "Open WebSockets")
-IN_QUEUE = Histogram("tertulia_turn_queue_seconds", "From acceptance to the start of the turn", buckets=_SECONDS)
-FIRST_TOKEN = Histogram("tertulia_turn_first_token_seconds", "From the start to the first words", buckets=_SECONDS)
+IN_QUEUE = Histogram(
+    "tertulia_turn_queue_seconds", "From acceptance to the start of the turn", buckets=_SECONDS
+)
+FIRST_TOKEN = Histogram(
+    "tertulia_turn_first_token_seconds", "From the start to the first words", buckets=_SECONDS
+)
 TURN = Histogram("tertulia_turn_seconds", "From the start of a turn to its end", buckets=_SECONDS)

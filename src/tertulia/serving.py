@@ -102,7 +102,8 @@ def welcome(settings: Settings, url: str) -> str:
 Tertulia is listening on {url}
 
   A token for you:  TOKEN=$({command})
-  Say something:    curl {url}/api/messages -H "Authorization: Bearer $TOKEN" -d '{{"content": "Hello!", "session_id": "first"}}'
+  Say something:    curl {url}/api/messages -H "Authorization: Bearer $TOKEN" \\
+                      -d '{{"content": "Hello!", "session_id": "first"}}'
   Read the answer:  curl {url}/api/messages/MESSAGE_ID -H "Authorization: Bearer $TOKEN"
   What else it can: {url}/docs
 """

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -85,7 +85,9 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(15.0, ge=0.5)
     sweep_seconds: float = Field(2.0, ge=0.1)
     drain_seconds: float = Field(20.0, ge=0)
-    delete_seconds: float = Field(10.0, ge=0, description="how long a deleted conversation can be brought back")
+    delete_seconds: float = Field(
+        10.0, ge=0, description="how long a deleted conversation can be brought back"
+    )
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "console"] = "auto"
@@ -93,13 +95,19 @@ class Settings(BaseSettings):
     @field_validator("allowed_origins", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+        return (
+            tuple(part.strip() for part in value.split(",") if part.strip())
+            if isinstance(value, str)
+            else value
+        )
 
     @field_validator("secret")
     @classmethod
     def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
         if value and any(len(part) < 32 for part in value.get_secret_value().split(",")):
-            raise ValueError("needs at least 32 characters (separate two secrets with a comma while rotating)")
+            raise ValueError(
+                "needs at least 32 characters (separate two secrets with a comma while rotating)"
+            )
         return value
 
     @field_validator("model")
@@ -112,7 +120,9 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _what_belongs_together(self) -> "Settings":
         if self.database_url and not self.secret:
-            raise ValueError("TERTULIA_SECRET must be set when TERTULIA_DATABASE_URL is: all machines share one")
+            raise ValueError(
+                "TERTULIA_SECRET must be set when TERTULIA_DATABASE_URL is: all machines share one"
+            )
         return self
 
     @property
@@ -147,9 +157,8 @@ def load(**given: object) -> Settings:
         raise SettingsError("; ".join(_sentence(dict(problem)) for problem in error.errors())) from error
 
 
-def _sentence(problem: dict[str, object]) -> str:
-    where = problem["loc"]
-    name = "_".join(str(part) for part in where).upper() if isinstance(where, tuple) else ""
+def _sentence(problem: dict[str, Any]) -> str:
+    name = "_".join(map(str, problem["loc"])).upper()
     text = str(problem["msg"]).removeprefix("Value error, ")
     return f"TERTULIA_{name}: {text}" if name and name != "GOOGLE_API_KEY" else text
 

@@ -28,7 +28,8 @@ class Valkey(Protocol):
 
 def connect(url: str, *, timeout: float = 3.0) -> Valkey:
     """A client whose calls end within `timeout`; it opens no connection before the first call."""
-    client: Any = Redis.from_url(
+    driver: Any = Redis
+    client = driver.from_url(
         url,
         socket_timeout=timeout,
         socket_connect_timeout=2.0,
@@ -123,7 +124,7 @@ class Pipeline:
     async def _execute(self, commands: list[tuple[Argument, ...]]) -> list[Any]:
         connection = self._connection = self._connection or raw_connection(self._client)
         try:
-            packed = b"".join(map(hiredis.pack_command, commands))
+            packed = b"".join(_pack(command) for command in commands)
             await connection.send_packed_command(packed, check_health=False)
             async with asyncio.timeout(connection.socket_timeout):
                 return [await _reply(connection) for _ in commands]
@@ -132,6 +133,10 @@ class Pipeline:
             self._connection = None
             await connection.disconnect(nowait=True)
             raise
+
+
+def _pack(command: tuple[Argument, ...]) -> bytes:
+    return cast(Any, hiredis).pack_command(command)
 
 
 async def _reply(connection: Any) -> Any:

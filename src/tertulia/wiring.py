@@ -23,6 +23,7 @@ class Services(Struct, frozen=True):
     """What faces and workers are made of."""
 
     settings: Settings
+    redis_url: str
     database: Database
     valkey: Valkey
     pipeline: Pipeline
@@ -47,6 +48,7 @@ async def services(settings: Settings) -> AsyncGenerator[Services]:
     try:
         yield Services(
             settings=settings,
+            redis_url=settings.redis_url.get_secret_value(),
             database=database,
             valkey=valkey,
             pipeline=pipeline,
@@ -67,5 +69,3 @@ def context_stores(settings: Settings, valkey: Valkey) -> ContextStores:
     """The hot context as the settings want it."""
     limits = ContextLimits(ttl=settings.context_ttl, conversations=settings.context_conversations)
     return open_stores(settings.context_store, limits, cast(Any, valkey))
-
-

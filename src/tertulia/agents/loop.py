@@ -3,6 +3,7 @@
 import asyncio
 import random
 from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
 from tertulia.agents import prompt
 from tertulia.agents.models import ModelStream
@@ -55,7 +56,9 @@ class LocalAgent:
             said.append(reply.text)
             calls = reply.tool_calls()
             if not calls:
-                return Answer("".join(said), done.structured, tuple(done.actions), usage or None, self.model_name)
+                return Answer(
+                    "".join(said), done.structured, tuple(done.actions), usage or None, self.model_name
+                )
             shown += await done.run(calls)
         raise AgentLimit
 
@@ -69,7 +72,9 @@ class LocalAgent:
                         _add_usage(usage, chunk)
                 return
             except TurnError as error:
-                silent = isinstance(error, GenerationTimeout)  # who has waited that long should hear of it now
+                silent = isinstance(
+                    error, GenerationTimeout
+                )  # who has waited that long should hear of it now
                 if reply.begun or silent or not error.temporary or attempt == _RETRIES:
                     raise
                 await asyncio.sleep(min(error.retry_after or 0.3 * 2**attempt, 5) * random.uniform(0.5, 1.5))  # noqa: S311
@@ -108,12 +113,16 @@ class _Reply:
         """The calls the model made, well-formed or not: both kinds are answered."""
         if self._calling is None:
             return []
-        good = [dict(call) for call in self._calling.tool_calls]
-        bad = [
-            {"id": call["id"], "name": call["name"], "args": None}
-            for call in self._calling.invalid_tool_calls
+        made = [(call["id"], call["name"], call["args"]) for call in self._calling.tool_calls]
+        broken = [(call["id"], call["name"], None) for call in self._calling.invalid_tool_calls]
+        return [
+            self._call(name or str(uuid4()), tool or "", arguments) for name, tool, arguments in made + broken
         ]
-        return good + bad
+
+    def _call(self, name: str, tool: str, arguments: object) -> dict[str, Any]:
+        known = prompt.signature(self._calling, name) if self._calling else None
+        call: dict[str, Any] = {"id": name, "name": tool, "arguments": arguments}
+        return call | ({"signature": known} if known else {})
 
 
 def _add_usage(usage: dict[str, int], chunk: "AIMessageChunk") -> None:

@@ -13,8 +13,8 @@ class Output(Protocol):
         """Some more of the answer."""
         ...
 
-    async def tool_called(self, call_id: str, name: str, arguments: dict[str, Any]) -> None:
-        """A tool is about to be run; once this returns, that is on record."""
+    async def tool_called(self, call: dict[str, Any]) -> None:
+        """A tool is about to be run, as `{id, name, arguments, …}`; once this returns, that is on record."""
         ...
 
     async def tool_returned(

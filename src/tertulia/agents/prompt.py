@@ -9,7 +9,7 @@ from tertulia.core.model import ContextMessage, Role
 from tertulia.core.turns import Turn
 
 if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import AIMessageChunk, BaseMessage
 
 
 def system_prompt(base: str, turn: Turn, history: list[ContextMessage]) -> str:
@@ -42,9 +42,25 @@ def _text(message: ContextMessage) -> str:
     return f"{text}\n\n[shown with this answer]\n{as_prompt(message.structured_data)}"
 
 
-def call_and_result(call: dict[str, Any], result: dict[str, Any]) -> "list[BaseMessage]":
-    """A recorded step as the model sees it when it goes on."""
+_SIGNATURES = "__gemini_function_call_thought_signatures__"  # where LangChain keeps what Gemini 3 wants back
+
+
+def signature(chunk: "AIMessageChunk", call_id: str) -> str | None:
+    """What the model wants to be shown again with this call, if anything."""
+    return chunk.additional_kwargs.get(_SIGNATURES, {}).get(call_id)
+
+
+def exchange(calls: list[dict[str, Any]], results: list[str]) -> "list[BaseMessage]":
+    """What the model asked for at once and what came of it, as it is shown to the model when it goes on."""
     from langchain_core.messages import AIMessage, ToolMessage
 
-    tool_call: Any = {"name": call["name"], "args": call["arguments"], "id": call["id"], "type": "tool_call"}
-    return [AIMessage("", tool_calls=[tool_call]), ToolMessage(result["result"], tool_call_id=call["id"])]
+    asked: Any = [
+        {"name": call["name"], "args": call["arguments"], "id": call["id"], "type": "tool_call"}
+        for call in calls
+    ]
+    signed = {call["id"]: call["signature"] for call in calls if call.get("signature")}
+    message = AIMessage("", tool_calls=asked, additional_kwargs={_SIGNATURES: signed} if signed else {})
+    answers = (
+        ToolMessage(result, tool_call_id=call["id"]) for call, result in zip(calls, results, strict=True)
+    )
+    return [message, *answers]

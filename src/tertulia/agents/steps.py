@@ -1,7 +1,7 @@
 """The tool calls of one turn: each is on record before it runs, and its outcome before the model sees it."""
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from tertulia.agents import prompt
 from tertulia.agents.port import Output
@@ -26,42 +26,47 @@ class Steps:
         self._turn = turn
         self._tools = tools
         self._output = output
+        self._round = 0
         self.structured: dict[str, Any] | None = None
         self.actions: list[dict[str, Any]] = []
 
     async def resume(self, recorded: list[ContextMessage]) -> "list[BaseMessage]":
         """What earlier attempts did, for the model. A call without a result is finished now, or is `unknown`."""
         calls = [_content(step) for step in recorded if step.content_type is ContentType.TOOL_CALL]
-        results = {
-            _content(step)["id"]: _content(step)
-            for step in recorded
-            if step.content_type is ContentType.TOOL_RESULT
-        }
+        found = [_content(step) for step in recorded if step.content_type is ContentType.TOOL_RESULT]
+        results = {result["id"]: result for result in found}
         shown: list[BaseMessage] = []
-        for call in calls:
-            result = results.get(call["id"])
-            if result is None:
-                result = await self._complete(call)
-            else:
-                self._add(result.get("structured"), result.get("action"))
-            shown += prompt.call_and_result(call, result)
+        for number, together in groupby(calls, key=lambda call: call["round"]):
+            self._round = number + 1
+            asked = list(together)
+            shown += prompt.exchange(asked, [await self._known(call, results) for call in asked])
         return shown
 
     async def run(self, calls: list[dict[str, Any]]) -> "list[BaseMessage]":
-        """Run what the model asked for, in order; yields the calls and results as the model sees them."""
-        shown: list[BaseMessage] = []
-        for call in calls:
-            named = {
-                "id": str(call["id"] or uuid4()),
-                "name": str(call["name"]),
-                "arguments": call["args"] or {},
-            }
-            await self._output.tool_called(named["id"], named["name"], named["arguments"])
-            outcome = await self._outcome(named, well_formed=isinstance(call["args"], dict))
-            shown += prompt.call_and_result(named, await self._record(named, outcome))
-        return shown
+        """Run what the model asked for, in order; yields the calls and results as the model sees them.
 
-    async def _complete(self, call: dict[str, Any]) -> dict[str, Any]:
+        A call is `{id, name, arguments, signature}`; arguments that are no object are answered with an error.
+        """
+        asked: list[dict[str, Any]] = []
+        results: list[str] = []
+        for given in calls:
+            well_formed = isinstance(given["arguments"], dict)
+            arguments: dict[str, Any] = given["arguments"] if well_formed else {}
+            call: dict[str, Any] = {**given, "round": self._round, "arguments": arguments}
+            await self._output.tool_called(call)
+            asked.append(call)
+            results.append(await self._record(call, await self._outcome(call, well_formed=well_formed)))
+        self._round += 1
+        return prompt.exchange(asked, results)
+
+    async def _known(self, call: dict[str, Any], results: dict[str, dict[str, Any]]) -> str:
+        result = results.get(call["id"])
+        if result is None:
+            return await self._complete(call)
+        self._add(result.get("structured"), result.get("action"))
+        return result["result"]
+
+    async def _complete(self, call: dict[str, Any]) -> str:
         tool = self._tools.get(call["name"])
         if tool is not None and not tool.repeatable:
             return await self._record(call, Outcome(_UNKNOWN, is_error=True))
@@ -75,12 +80,12 @@ class Steps:
             return Outcome("The arguments are not a JSON object; call again with them right.", is_error=True)
         return await tool.run(self._turn, call["id"], call["arguments"])
 
-    async def _record(self, call: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
+    async def _record(self, call: dict[str, Any], outcome: Outcome) -> str:
         text = outcome.text[:_LONGEST_RESULT]
-        extra = {"structured": outcome.structured_data, "action": outcome.action}
         self._add(outcome.structured_data, outcome.action)
+        extra = {"structured": outcome.structured_data, "action": outcome.action}
         await self._output.tool_returned(call["id"], call["name"], text, outcome.is_error, extra)
-        return {"id": call["id"], "result": text}
+        return text
 
     def _add(self, structured: dict[str, Any] | None, action: dict[str, Any] | None) -> None:
         self.structured = structured or self.structured

@@ -47,9 +47,7 @@ class Recall:
         if answer is None:
             await store.add_message(name, asked)
             return
-        said = ContextMessage(
-            Role.ASSISTANT, answer.text, at, answer.structured_data or UNSET, seq=reply_seq
-        )
+        said = ContextMessage(Role.ASSISTANT, answer.text, at, answer.structured_data or UNSET, seq=reply_seq)
         await store.add_message(name, asked, said)
 
 

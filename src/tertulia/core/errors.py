@@ -149,7 +149,9 @@ class ModelUnavailable(AgentError):
 
 class ModelRefused(AgentError):
     code = "MODEL_REFUSED"
-    message = "The model's provider refused the request. The server's operator should check the model and its key."
+    message = (
+        "The model's provider refused the request. The server's operator should check the model and its key."
+    )
     temporary = False
 
 

@@ -58,8 +58,6 @@ class TurnStatus(StrEnum):
         return self not in (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING)
 
 
-
-
 class ContextMessage(Struct, frozen=True, rename="camel", omit_defaults=True):
     """One message as the model's context keeps it: what was said, by whom, when, with which structured data.
 

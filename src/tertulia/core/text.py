@@ -16,7 +16,9 @@ _HANDLE = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 def message_text(text: str, limit: int) -> str:
     """The text, if it has something to read and at most `limit` code points."""
     if _UNSTORABLE.search(text):
-        raise InvalidRequest("The message holds a character that cannot be stored (NUL or half a surrogate pair).")
+        raise InvalidRequest(
+            "The message holds a character that cannot be stored (NUL or half a surrogate pair)."
+        )
     if len(text) > limit:
         raise MessageTooLong(f"The message has {len(text):,} characters; at most {limit:,} are accepted.")
     if not any(map(_visible, text)):
@@ -26,7 +28,9 @@ def message_text(text: str, limit: int) -> str:
 
 def _visible(character: str) -> bool:
     return not (
-        character.isspace() or _INVISIBLE.match(character) or unicodedata.category(character) in ("Cf", "Cc", "Zs")
+        character.isspace()
+        or _INVISIBLE.match(character)
+        or unicodedata.category(character) in ("Cf", "Cc", "Zs")
     )
 
 

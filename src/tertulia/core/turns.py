@@ -90,9 +90,7 @@ def terminal(turn: Turn, ending: Ending, http_status: int, at: datetime) -> Term
         session.append(
             Failure(code=error.code, message=str(error), status=http_status, temporary=error.temporary)
         )
-    session.append(
-        TurnEnd(status=ending.status, message_id=turn.message, code=error.code if error else None)
-    )
+    session.append(TurnEnd(status=ending.status, message_id=turn.message, code=error.code if error else None))
     return Terminal(
         [msgspec.Raw(encode(turn.event(data, at))) for data in session],
         [msgspec.Raw(encode(_push(turn, ending, at)))],

@@ -31,7 +31,11 @@ class Cursor(NamedTuple):
     def parse(cls, text: str) -> "Cursor | None":
         """The cursor, or None for text that never was one."""
         generation, dot, offset = text.partition(".")
-        if not dot or not generation.isalnum() or not (offset.isascii() and offset.isdigit() and len(offset) < 16):
+        if (
+            not dot
+            or not generation.isalnum()
+            or not (offset.isascii() and offset.isdigit() and len(offset) < 16)
+        ):
             return None
         return cls(generation, int(offset))
 
@@ -47,11 +51,11 @@ class Backlog(NamedTuple):
 
 
 def session_log(tenant: str, conversation: UUID) -> str:
-    return "tertulia:{c:%s:%s}" % (quote(tenant, safe=""), conversation)
+    return f"tertulia:{{c:{quote(tenant, safe='')}:{conversation}}}"
 
 
 def user_log(owner: Owner) -> str:
-    return "tertulia:{u:%s:%s}" % (quote(owner.tenant, safe=""), quote(owner.user, safe=""))
+    return f"tertulia:{{u:{quote(owner.tenant, safe='')}:{quote(owner.user, safe='')}}}"
 
 
 class EventLog:
@@ -73,7 +77,9 @@ class EventLog:
         """Append without waiting: for events whose truth is in the database and whose loss is seen there."""
         self._pipeline.post(*self._append(log, events, 0, None))
 
-    def _append(self, log: str, events: Sequence[bytes], epoch: int, once: str | None) -> tuple[bytes | str | int, ...]:
+    def _append(
+        self, log: str, events: Sequence[bytes], epoch: int, once: str | None
+    ) -> tuple[bytes | str | int, ...]:
         keys = [f"{log}:head", f"{log}:events"] + ([f"{log}:once:{once}"] if once else [])
         return APPEND.call(keys, epoch, ids.generation(), self._keep, _DAY, f"{log}:live", *events)
 

@@ -33,6 +33,7 @@ class Subscription:
     def __init__(self, relay: "Relay", log: str, sink: Sink, resync: Resync) -> None:
         self.log = log
         self.place: Cursor | None = None
+        self.placed = asyncio.Event()
         self._relay = relay
         self._sink = sink
         self._resync = resync
@@ -102,6 +103,7 @@ class Subscription:
             return
         if self.place is None:
             self.place = Cursor(backlog.generation, backlog.tail)
+            self.placed.set()
             return
         for offset, event in enumerate(backlog.events, backlog.first):
             if not self._pass_on(Cursor(backlog.generation, offset), event):
@@ -154,8 +156,8 @@ class Relay:
             async with asyncio.timeout(_PATIENCE):
                 await confirmed.wait()
                 subscription.catch_up()
-                while after is None and subscription.place is None:
-                    await asyncio.sleep(0.001)
+                if after is None:
+                    await subscription.placed.wait()
         except TimeoutError as error:
             await subscription.close()
             raise Unavailable("Redis is not reachable at the moment. Please try again shortly.") from error

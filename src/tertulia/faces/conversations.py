@@ -67,7 +67,11 @@ async def read_conversation(
         raise errors.InvalidRequest("Give `before` or `after`, not both.")
     conversations: Conversations = request.app.state.conversations
     history = await conversations.history(
-        request.user.owner, _name(conversation_id), before=seq_cursor(before), after=seq_cursor(after), limit=limit
+        request.user.owner,
+        _name(conversation_id),
+        before=seq_cursor(before),
+        after=seq_cursor(after),
+        limit=limit,
     )
     messages = history.messages
     return ConversationPage(

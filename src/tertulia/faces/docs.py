@@ -28,7 +28,8 @@ class Document(JsonRenderPlugin):
     """The description as JSON, in which a value that may be anything is not also said to be null."""
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        return super().render(request, _plain(openapi_schema))
+        plugin: Any = super()
+        return plugin.render(request, _plain(openapi_schema))
 
 
 def _plain(part: Any) -> Any:

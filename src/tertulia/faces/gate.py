@@ -50,5 +50,3 @@ def bearer(header: bytes) -> str:
     if scheme.lower() != "bearer" or not token:
         raise Unauthenticated
     return token.strip()
-
-

@@ -29,7 +29,9 @@ class SendMessage(Struct, frozen=True, forbid_unknown_fields=True):
         Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})] | None,
         Meta(description="your name for the conversation, or its id"),
     ] = None
-    agent_id: Annotated[str | None, Meta(description="who should answer; the tenant's agent by default")] = None
+    agent_id: Annotated[str | None, Meta(description="who should answer; the tenant's agent by default")] = (
+        None
+    )
 
 
 class Queued(Struct, frozen=True):
@@ -57,7 +59,9 @@ class MessageState(Struct, frozen=True):
 
 IdempotencyKey = Annotated[
     str | None,
-    Parameter(header="Idempotency-Key", description="a repeat with the same key is answered as the first was"),
+    Parameter(
+        header="Idempotency-Key", description="a repeat with the same key is answered as the first was"
+    ),
 ]
 
 
@@ -80,7 +84,9 @@ IdempotencyKey = Annotated[
 async def send_message(request: Signed, body: bytes, idempotency_key: IdempotencyKey = None) -> Queued:
     """Store the message, answer 202 at once; the reply comes over `/ws` or from `GET /api/messages/{id}`."""
     sent = reading.decode(body, SendMessage)
-    submission = submission_of(sent, "POST /api/messages", reading.idempotency_key(idempotency_key), body, request)
+    submission = submission_of(
+        sent, "POST /api/messages", reading.idempotency_key(idempotency_key), body, request
+    )
     reception: Reception = request.app.state.reception
     return queued(await reception.accept(request.user.owner, submission))
 

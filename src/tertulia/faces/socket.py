@@ -209,7 +209,9 @@ class Peer:
         )
         self._tell(frames.Subscribed(said.session_id, str(place)))
 
-    async def _listen(self, name: str, log: str, after: Cursor | None, conversation: UUID | None) -> Cursor | None:
+    async def _listen(
+        self, name: str, log: str, after: Cursor | None, conversation: UUID | None
+    ) -> Cursor | None:
         if old := self._subscriptions.pop(name, None):
             await old.close()
 

@@ -35,7 +35,17 @@ class Consumer:
     async def read(self, count: int, block: float) -> list[Wakeup]:
         """New entries, at most `count`, after waiting for at most `block` seconds."""
         answer = await self._in_group(
-            "XREADGROUP", "GROUP", GROUP, self._name, "COUNT", count, "BLOCK", int(block * 1000), "STREAMS", STREAM, ">"
+            "XREADGROUP",
+            "GROUP",
+            GROUP,
+            self._name,
+            "COUNT",
+            count,
+            "BLOCK",
+            int(block * 1000),
+            "STREAMS",
+            STREAM,
+            ">",
         )
         return self._wakeups(_entries(answer))
 
@@ -60,7 +70,11 @@ class Consumer:
             self._pipeline.call("XINFO", "STREAM", STREAM), self._pipeline.call("XINFO", "GROUPS", STREAM)
         )
         newest = _fields(stream)[b"last-generated-id"]
-        return any(group[b"last-delivered-id"] != newest for group in map(_fields, groups) if group[b"name"] == GROUP.encode())
+        return any(
+            group[b"last-delivered-id"] != newest
+            for group in map(_fields, groups)
+            if group[b"name"] == GROUP.encode()
+        )
 
     async def leave(self) -> None:
         """Take the name out of the group, but only when nothing would be dropped with it."""
@@ -96,16 +110,18 @@ class Consumer:
 
 
 def _entries(answer: Any) -> list[Any]:
+    """The entries of the one stream we read; redis-py answers with a dictionary or a list, by its protocol."""
     if not answer:
         return []
-    streams = answer.values() if isinstance(answer, dict) else [stream[1] for stream in answer]
+    streams: list[Any] = list(answer.values() if hasattr(answer, "values") else [pair[1] for pair in answer])
     return [entry for entries in streams for entry in entries]
 
 
 def _fields(flat: Any) -> dict[bytes, Any]:
-    if isinstance(flat, dict):
-        return {key if isinstance(key, bytes) else key.encode(): value for key, value in flat.items()}
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+    pairs: list[tuple[Any, Any]] = (
+        list(flat.items()) if hasattr(flat, "items") else list(zip(flat[::2], flat[1::2], strict=True))
+    )
+    return {name if isinstance(name, bytes) else name.encode(): value for name, value in pairs}
 
 
 def _wakeup(entry: bytes, fields: dict[bytes, Any]) -> Wakeup:

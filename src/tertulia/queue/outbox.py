@@ -33,7 +33,9 @@ class Outbox:
     async def send(self, owner: Owner, conversation: UUID, turn: UUID, attempt: int, last: Terminal) -> None:
         once = f"{turn}:{attempt}"
         told = [
-            self._events.begin(session_log(owner.tenant, conversation), [bytes(raw) for raw in last.session], once),
+            self._events.begin(
+                session_log(owner.tenant, conversation), [bytes(raw) for raw in last.session], once
+            ),
             self._events.begin(user_log(owner), [bytes(raw) for raw in last.user], once),
         ]
         for future in told:

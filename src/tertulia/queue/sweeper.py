@@ -6,9 +6,9 @@ from tertulia import logs, metrics
 from tertulia.core.model import Owner
 from tertulia.events.log import EventLog, session_log
 from tertulia.queue.consumer import Consumer
+from tertulia.queue.outbox import Outbox, stored_terminal
 from tertulia.queue.publisher import Publisher
 from tertulia.store.database import Database
-from tertulia.queue.outbox import Outbox, stored_terminal
 
 _log = logs.get("sweeper")
 _BATCH = 500
@@ -36,7 +36,9 @@ class Sweeper:
         quiet = _BEHIND if await self._consumer.undelivered() else self._quiet
         for row in await self._database.many("lost_wakeups", quiet=quiet, limit=_BATCH):
             metrics.LOST_WAKEUPS.inc()
-            self._publisher.wake(Owner(row["tenant"], row["user_id"]), row["conversation_id"], row["message_id"])
+            self._publisher.wake(
+                Owner(row["tenant"], row["user_id"]), row["conversation_id"], row["message_id"]
+            )
 
     async def publish_ends(self) -> None:
         """Publish ends that a worker wrote and did not get to publish."""

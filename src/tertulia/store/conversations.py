@@ -13,7 +13,6 @@ from tertulia.core.model import Owner
 from tertulia.store.database import Database
 from tertulia.store.wire import Row
 
-
 _END = 2**62  # after every message there can be
 
 
@@ -119,7 +118,9 @@ class Conversations:
     async def newest_turns(self, owner: Owner, conversation: UUID, limit: int) -> list[StoredTurn]:
         """How the last turns stand, the newest last."""
         async with self._database.transaction(owner) as session:
-            rows = await session.many("newest_turns", tenant=owner.tenant, conversation=conversation, limit=limit)
+            rows = await session.many(
+                "newest_turns", tenant=owner.tenant, conversation=conversation, limit=limit
+            )
         return [_turn(row) for row in reversed(rows)]
 
     async def hide(self, owner: Owner, conversation: UUID) -> list[UUID]:
@@ -136,7 +137,9 @@ class Conversations:
         """Undo the deletion, while there is still something to undo."""
         try:
             async with self._database.transaction(owner) as session:
-                row = await session.one("bring_back_conversation", tenant=owner.tenant, conversation=conversation)
+                row = await session.one(
+                    "bring_back_conversation", tenant=owner.tenant, conversation=conversation
+                )
         except asyncpg.UniqueViolationError as error:
             raise Conflict("A new conversation has taken this one's place meanwhile.") from error
         if row is None:
@@ -182,7 +185,16 @@ def _raw(text: str | None) -> msgspec.Raw | None:
 def _message(row: Row) -> StoredMessage:
     name, seq, role, kind, content, created, turn, agent, structured, actions = row
     return StoredMessage(
-        name, seq, role, kind, msgspec.Raw(content.encode()), created, turn, agent, _raw(structured), _raw(actions)
+        name,
+        seq,
+        role,
+        kind,
+        msgspec.Raw(content.encode()),
+        created,
+        turn,
+        agent,
+        _raw(structured),
+        _raw(actions),
     )
 
 
@@ -204,4 +216,3 @@ def _conversation(row: Row) -> Conversation:
         last_seq=row["last_seq"],
         agent_id=row["agent_id"],
     )
-

@@ -11,7 +11,7 @@ from tertulia.core.model import Owner
 from tertulia.store import queries
 from tertulia.store.guard import refuse_other_schema, refuse_unsafe_role
 from tertulia.store.pool import Pool
-from tertulia.store.wire import Connection, Row
+from tertulia.store.wire import Connection, Row, connect
 
 _LOST = (
     OSError,
@@ -55,13 +55,13 @@ class Database:
     async def open(cls, url: str, size: int, command_timeout: float = 15.0) -> "Database":
         """Connect, and make sure that the role is harmless and the schema is the one we know."""
 
-        async def connect() -> Connection:
-            return await asyncpg.connect(
+        async def make() -> Connection:
+            return await connect(
                 url, timeout=5.0, command_timeout=command_timeout, server_settings=_SERVER_SETTINGS
             )
 
-        database = cls(Pool(connect, size))
-        async with database._lent() as connection:
+        database = cls(Pool(make, size))
+        async with database.lent() as connection:
             await refuse_unsafe_role(connection)
             await refuse_other_schema(connection)
         return database
@@ -69,7 +69,7 @@ class Database:
     async def one(self, name: str, /, **given: object) -> Row:
         """The one row of a function of schema `api`, which sets tenant and user itself; its own transaction."""
         query = self._known[name]
-        async with self._lent() as connection:
+        async with self.lent() as connection:
             row = await connection.fetchrow(query.sql, *query.arguments(given))
         if row is None:
             raise LookupError(name)
@@ -78,20 +78,20 @@ class Database:
     async def many(self, name: str, /, **given: object) -> list[Row]:
         """All rows of such a function."""
         query = self._known[name]
-        async with self._lent() as connection:
+        async with self.lent() as connection:
             return await connection.fetch(query.sql, *query.arguments(given))
 
     @asynccontextmanager
     async def transaction(self, owner: Owner) -> AsyncGenerator[Session]:
         """A transaction in which row level security shows what is the owner's, and nothing else."""
-        async with self._lent() as connection, connection.transaction():
+        async with self.lent() as connection, connection.transaction():
             session = Session(connection, self._known)
             await session.one("enter", tenant=owner.tenant, user=owner.user)
             yield session
 
     async def reachable(self) -> bool:
         try:
-            async with asyncio.timeout(2), self._lent() as connection:
+            async with asyncio.timeout(2), self.lent() as connection:
                 return await connection.fetchval("SELECT true") is True
         except (Unavailable, TimeoutError):
             return False
@@ -99,7 +99,8 @@ class Database:
     async def close(self) -> None:
         await self._pool.close()
 
-    def _lent(self) -> "_Lent":
+    def lent(self) -> "_Lent":
+        """A connection, for the length of a `with`."""
         return _Lent(self._pool)
 
 

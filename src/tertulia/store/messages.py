@@ -132,7 +132,9 @@ class Messages:
             row["created_at"], [_answered(turn) for turn in turns],
         )  # fmt: skip
 
-    async def window(self, owner: Owner, conversation: UUID, until: int, trigger: int, limit: int) -> list[ContextMessage]:
+    async def window(
+        self, owner: Owner, conversation: UUID, until: int, trigger: int, limit: int
+    ) -> list[ContextMessage]:
         """The newest messages before the trigger, as far as the turn's first attempt saw the log."""
         async with self._database.transaction(owner) as session:
             rows = await session.many(
@@ -177,7 +179,7 @@ _REFUSALS: dict[str, type[errors.TertuliaError]] = {
 
 
 def _refusal(error: asyncpg.PostgresError) -> errors.TertuliaError | None:
-    kind = _REFUSALS.get(str(error)) if error.sqlstate == "TT001" else None
+    kind = _REFUSALS.get(str(error)) if getattr(error, "sqlstate", "") == "TT001" else None
     if kind is None:
         return None
     return kind(retry_after=5) if issubclass(kind, errors.TooManyRequests) else kind()

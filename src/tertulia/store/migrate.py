@@ -4,9 +4,7 @@ import hashlib
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-import asyncpg
-
-from tertulia.store.wire import Connection
+from tertulia.store.wire import Connection, connect
 
 _LOCK = 0x7E57011A  # two processes that migrate at once wait for each other
 
@@ -31,7 +29,7 @@ async def migrate(migration_url: str, server_role: str) -> list[str]:
 
     `server_role` is the role that servers log in as: it is made a member of `tertulia_server`.
     """
-    connection: Connection = await asyncpg.connect(migration_url, timeout=10)
+    connection = await connect(migration_url, timeout=10)
     try:
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
         return await _apply_missing(connection, server_role)
@@ -94,6 +92,8 @@ GRANT SELECT ON migrations TO tertulia_server;
 
 async def _admit(connection: Connection, server_role: str) -> None:
     quoted = await connection.fetchval("SELECT quote_ident($1)", server_role)
-    member = await connection.fetchval("SELECT pg_has_role($1::name, 'tertulia_server', 'MEMBER')", server_role)
+    member = await connection.fetchval(
+        "SELECT pg_has_role($1::name, 'tertulia_server', 'MEMBER')", server_role
+    )
     if not member:
         await connection.execute(f"GRANT tertulia_server TO {quoted}")

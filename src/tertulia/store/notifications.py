@@ -44,7 +44,9 @@ class Notifications:
             )
         return Notification(name, sender.user, to_user, message, now())
 
-    async def page(self, reader: Owner, *, unread: bool, before: UUID | None, limit: int) -> list[Notification]:
+    async def page(
+        self, reader: Owner, *, unread: bool, before: UUID | None, limit: int
+    ) -> list[Notification]:
         """One's own, newest first; `before` is the last id of the page before."""
         async with self._database.transaction(reader) as session:
             rows = await session.many(

@@ -1,7 +1,7 @@
 """The named queries of `sql/*.sql`, with parameters by name."""
 
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import aiosql
 from aiosql.adapters.asyncpg import AsyncPGAdapter
@@ -20,7 +20,10 @@ class Query(NamedTuple):
 def load() -> dict[str, Query]:
     """All queries by name. (aiosql reads them; its own calls inspect the connection each time, which is slow.)"""
     adapter = AsyncPGAdapter()
-    loaded: Any = aiosql.from_path(str(files("tertulia.store") / "sql"), lambda: adapter, mandatory_parameters=False)
-    order: Any = adapter.var_sorted
-    names = [name for name in loaded.available_queries if not name.endswith("_cursor")]
+    reader: Any = aiosql
+    loaded = reader.from_path(
+        str(files("tertulia.store") / "sql"), lambda: adapter, mandatory_parameters=False
+    )
+    order: dict[str, list[str]] = cast(Any, adapter).var_sorted
+    names: list[str] = [name for name in loaded.available_queries if not name.endswith("_cursor")]
     return {name: Query(getattr(loaded, name).sql, tuple(order[name])) for name in names}

@@ -41,7 +41,12 @@ class Turns:
         return [context_message(row) for row in rows]
 
     async def record_step(
-        self, turn: Turn, role: Role, kind: ContentType, content: dict[str, Any], structured: dict[str, Any] | None
+        self,
+        turn: Turn,
+        role: Role,
+        kind: ContentType,
+        content: dict[str, Any],
+        structured: dict[str, Any] | None,
     ) -> bool:
         """Keep a step, so that a later attempt goes on after it. False: the lease is lost."""
         row = await self._database.one(
@@ -105,7 +110,9 @@ class Turns:
 
     async def aborting(self, running: dict[UUID, str]) -> set[UUID]:
         """Those of these turns (id → tenant) that somebody asked to stop."""
-        rows = await self._database.many("aborting_turns", turns=list(running), tenants=list(running.values()))
+        rows = await self._database.many(
+            "aborting_turns", turns=list(running), tenants=list(running.values())
+        )
         return {row["id"] for row in rows}
 
     def _fence(self, turn: Turn) -> dict[str, Any]:

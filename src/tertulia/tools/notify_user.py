@@ -37,9 +37,13 @@ class NotifyUser:
         if not isinstance(target, str) or not isinstance(message, str) or not message.strip():
             return Outcome("notify_user needs a user_id and a message.", is_error=True)
         message = message.replace("\x00", "")[:_LONGEST]
-        sent = await self._notifications.send(turn.owner, target, message, uuid5(NAMESPACE_OID, f"{turn.id}:{call_id}"))
+        sent = await self._notifications.send(
+            turn.owner, target, message, uuid5(NAMESPACE_OID, f"{turn.id}:{call_id}")
+        )
         if sent is None:
-            return Outcome(f"There is no user {target[:100]!r} in this organisation; nothing was sent.", is_error=True)
+            return Outcome(
+                f"There is no user {target[:100]!r} in this organisation; nothing was sent.", is_error=True
+            )
         self._events.post(
             user_log(Owner(turn.owner.tenant, target)),
             [encode(Notified(sent.id, sent.from_user_id, sent.to_user_id, sent.message, sent.created_at))],

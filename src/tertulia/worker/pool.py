@@ -23,7 +23,14 @@ class Pool:
     """Takes wake-ups, drains their conversations in order, and says when an entry's message has been answered."""
 
     def __init__(
-        self, turns: Turns, runner: Runner, consumer: Consumer, publisher: Publisher, *, slots: int, per_tenant: int
+        self,
+        turns: Turns,
+        runner: Runner,
+        consumer: Consumer,
+        publisher: Publisher,
+        *,
+        slots: int,
+        per_tenant: int,
     ) -> None:
         self._turns = turns
         self._runner = runner
@@ -138,7 +145,9 @@ class Pool:
             if more is None:
                 self._lose(place, attempt)
                 return
-            self._done(place, [e for e, w in self._entries.get(place, {}).items() if w.message == taken.message])
+            self._done(
+                place, [e for e, w in self._entries.get(place, {}).items() if w.message == taken.message]
+            )
             if not more and place not in self._entries:
                 return
 
@@ -158,4 +167,3 @@ class Pool:
         """Keep the entries pending, and look later whether somebody has answered them."""
         for entry, wakeup in self._entries.pop(place, {}).items():
             self.deferred[entry] = wakeup
-

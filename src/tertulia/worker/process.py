@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import uuid4
 
 from redis.exceptions import RedisError
@@ -16,6 +17,7 @@ from tertulia.agents.registry import Agents
 from tertulia.context.recall import Recall
 from tertulia.queue import hints
 from tertulia.queue.consumer import Consumer
+from tertulia.queue.outbox import Outbox
 from tertulia.queue.sweeper import Sweeper
 from tertulia.settings import Settings
 from tertulia.store.turns import Turns
@@ -23,7 +25,6 @@ from tertulia.tools.notify_user import NotifyUser
 from tertulia.tools.present import Present
 from tertulia.valkey import connect
 from tertulia.wiring import Services, context_stores, services
-from tertulia.queue.outbox import Outbox
 from tertulia.worker.pool import Pool
 from tertulia.worker.runner import Runner
 from tertulia.worker.upkeep import Upkeep, every
@@ -48,8 +49,7 @@ async def run(settings: Settings) -> None:
 async def worker(parts: Services) -> AsyncGenerator[None]:
     """A worker beside whatever else this process does; leaving drains it."""
     settings = parts.settings
-    assert settings.redis_url is not None  # services() has asked
-    blocking = connect(settings.redis_url.get_secret_value(), timeout=_BLOCK + 5)
+    blocking = connect(parts.redis_url, timeout=_BLOCK + 5)
     consumer = Consumer(blocking, parts.pipeline, f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}")
     turns = Turns(parts.database, uuid4(), settings.lease_seconds)
     stores = context_stores(settings, parts.valkey)
@@ -110,7 +110,9 @@ async def worker(parts: Services) -> AsyncGenerator[None]:
 
 def _share(settings: Settings) -> int:
     """How many slots one tenant may take: never all, so that another's message finds one."""
-    return min(settings.running_turns_per_tenant, max(1, settings.worker_slots - max(1, settings.worker_slots // 8)))
+    return min(
+        settings.running_turns_per_tenant, max(1, settings.worker_slots - max(1, settings.worker_slots // 8))
+    )
 
 
 async def _read(pool: Pool, consumer: Consumer) -> None:
@@ -124,7 +126,7 @@ async def _read(pool: Pool, consumer: Consumer) -> None:
             await asyncio.sleep(0.5)
 
 
-async def _stop(*tasks: "asyncio.Future[None]") -> None:
+async def _stop(*tasks: "asyncio.Future[Any]") -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

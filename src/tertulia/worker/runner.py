@@ -13,8 +13,8 @@ from tertulia.core.model import TurnStatus
 from tertulia.core.statuses import http_status
 from tertulia.core.turns import Answer, Ending, Terminal, Turn, terminal
 from tertulia.events.log import EventLog
-from tertulia.store.turns import Turns
 from tertulia.queue.outbox import Outbox
+from tertulia.store.turns import Turns
 from tertulia.worker.stream import LeaseLost, TurnStream
 
 _log = logs.get("worker")
@@ -69,7 +69,9 @@ class Runner:
             metrics.FIRST_TOKEN.observe(stream.first_word)
         return await self._write(attempt, stream, ending, trace)
 
-    async def _ending(self, attempt: Attempt, stream: TurnStream, reply: UUID, trace: dict[str, Any]) -> Ending | None:
+    async def _ending(
+        self, attempt: Attempt, stream: TurnStream, reply: UUID, trace: dict[str, Any]
+    ) -> Ending | None:
         turn = attempt.turn
         if turn.aborting:
             return _aborted(turn.partial or "", reply)
@@ -94,13 +96,18 @@ class Runner:
             return Ending(TurnStatus.FAILED, error=errors.AgentError())
         return Ending(TurnStatus.DONE, answer, reply)
 
-    async def _answer(self, attempt: Attempt, stream: TurnStream, reply: UUID, trace: dict[str, Any]) -> Answer:
+    async def _answer(
+        self, attempt: Attempt, stream: TurnStream, reply: UUID, trace: dict[str, Any]
+    ) -> Answer:
         turn = attempt.turn
         agent = await self._agents.get(turn.agent_id)
         stream.start(reply, agent.model_name)
         history = await self._recall.before(turn)
         steps = await self._turns.steps(turn) if turn.attempt > 1 else []
-        trace |= {"model": agent.model_name, "shown": [message.seq for message in history] + [turn.trigger_seq]}
+        trace |= {
+            "model": agent.model_name,
+            "shown": [message.seq for message in history] + [turn.trigger_seq],
+        }
         attempt.task = asyncio.create_task(agent.answer(turn, history, steps, stream))
         if attempt.reason:
             attempt.task.cancel()
@@ -118,7 +125,9 @@ class Runner:
         last = terminal(turn, ending, _status(ending), clock.now())
         outcome, seq, more = await self._finish(turn, ending, last, trace)
         if outcome == "aborting":
-            ending = _aborted(ending.answer.text if ending.answer else stream.said, ending.reply or ids.row_id())
+            ending = _aborted(
+                ending.answer.text if ending.answer else stream.said, ending.reply or ids.row_id()
+            )
             last = terminal(turn, ending, _status(ending), clock.now())
             outcome, seq, more = await self._finish(turn, ending, last, trace)
         if outcome != "ended":
@@ -149,7 +158,10 @@ def _aborted(said: str, reply: UUID) -> Ending:
     """What was said before the abort is kept."""
     kept = said.strip() != ""
     return Ending(
-        TurnStatus.ABORTED, Answer(said) if kept else None, reply if kept else None, errors.GenerationAborted()
+        TurnStatus.ABORTED,
+        Answer(said) if kept else None,
+        reply if kept else None,
+        errors.GenerationAborted(),
     )
 
 

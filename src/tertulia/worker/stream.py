@@ -63,19 +63,23 @@ class TurnStream:
             self._kept = now
             self._keeping = asyncio.create_task(self._keep())
 
-    async def tool_called(self, call_id: str, name: str, arguments: dict[str, Any]) -> None:
-        self._put(ToolUseStart(tool_call_id=call_id, tool_name=name))
-        call = {"id": call_id, "name": name, "arguments": arguments}
+    async def tool_called(self, call: dict[str, Any]) -> None:
+        self._put(ToolUseStart(tool_call_id=call["id"], tool_name=call["name"]))
         if not await self._turns.record_step(self._turn, Role.ASSISTANT, ContentType.TOOL_CALL, call, None):
             raise LeaseLost
-        self._put(ToolUseStop(tool_call_id=call_id, tool_name=name, input=arguments))
+        stop = ToolUseStop(tool_call_id=call["id"], tool_name=call["name"], input=call["arguments"])
+        self._put(stop)
         failpoints.reach("worker.tool_called")
 
-    async def tool_returned(self, call_id: str, name: str, result: str, is_error: bool, extra: dict[str, Any]) -> None:
+    async def tool_returned(
+        self, call_id: str, name: str, result: str, is_error: bool, extra: dict[str, Any]
+    ) -> None:
         failpoints.reach("worker.tool_returned")
         content = {"id": call_id, "name": name, "result": result, "isError": is_error} | extra
         structured = extra["structured"]
-        if not await self._turns.record_step(self._turn, Role.TOOL, ContentType.TOOL_RESULT, content, structured):
+        if not await self._turns.record_step(
+            self._turn, Role.TOOL, ContentType.TOOL_RESULT, content, structured
+        ):
             raise LeaseLost
         self._put(ToolResult(tool_call_id=call_id, result=result, is_error=is_error))
 

@@ -21,7 +21,9 @@ _CLAIMED_AT_ONCE = 100
 class Upkeep:
     """The periodic duties of one worker process."""
 
-    def __init__(self, pool: Pool, turns: Turns, consumer: Consumer, database: Database, lease: float) -> None:
+    def __init__(
+        self, pool: Pool, turns: Turns, consumer: Consumer, database: Database, lease: float
+    ) -> None:
         self._pool = pool
         self._turns = turns
         self._consumer = consumer
