@@ -137,6 +137,6 @@ class Listener:
             of, _, at = frame["cursor"].partition(".")
             if of == generation and int(at) <= offset and frame["type"] != "resync":
                 yield f"cursor {frame['cursor']} after {offset}"
-            if of != generation and generation and frame["type"] != "resync":
-                yield f"generation {of} without a resync"
+            if of != generation and generation and frame["type"] != "resync" and at != "1":
+                yield f"generation {of} without a resync, and not from its beginning"
             generation, offset = of, int(at)

@@ -75,15 +75,21 @@ class User:
     async def __aexit__(self, *_: object) -> None:
         await self.http.aclose()
 
-    async def send(self, content: str, session: str | None = None, *, key: str | None = None) -> dict[str, Any]:
+    async def send(
+        self, content: str, session: str | None = None, *, key: str | None = None
+    ) -> dict[str, Any]:
         """Send a message and expect the 202."""
         response = await self.post(content, session, key=key)
         assert response.status_code == 202, response.text
         return response.json()
 
-    async def post(self, content: str, session: str | None = None, *, key: str | None = None) -> httpx.Response:
+    async def post(
+        self, content: str, session: str | None = None, *, key: str | None = None
+    ) -> httpx.Response:
         body = {"content": content} | ({"session_id": session} if session else {})
-        return await self.http.post("/api/messages", json=body, headers={"Idempotency-Key": key} if key else {})
+        return await self.http.post(
+            "/api/messages", json=body, headers={"Idempotency-Key": key} if key else {}
+        )
 
     async def state(self, message_id: str) -> dict[str, Any]:
         response = await self.http.get(f"/api/messages/{message_id}")

@@ -20,7 +20,9 @@ class Instance:
     Settings are given as keyword arguments: `Instance("serve", tmp, model="demo:")`.
     """
 
-    def __init__(self, command: str, folder: Path, *arguments: str, failpoints: str = "", **settings: object) -> None:
+    def __init__(
+        self, command: str, folder: Path, *arguments: str, failpoints: str = "", **settings: object
+    ) -> None:
         self.log = folder / f"{command}-{time.monotonic_ns()}.log"
         self._command = [sys.executable, "-m", "tertulia", command, *arguments]
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("TERTULIA_", "GOOGLE_"))}
@@ -37,7 +39,9 @@ class Instance:
     def start(self, patience: float = 30) -> Self:
         """Start, and wait until it listens (a server) or is ready (a worker)."""
         self._output = self.log.open("wb")
-        self._process = subprocess.Popen(self._command, env=self._environment, stdout=self._output, stderr=self._output)
+        self._process = subprocess.Popen(
+            self._command, env=self._environment, stdout=self._output, stderr=self._output
+        )
         deadline = time.monotonic() + patience
         while not (self._ready() or self._process.poll() is not None):
             if time.monotonic() > deadline:
