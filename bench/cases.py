@@ -74,7 +74,7 @@ async def turns(stage: Stage) -> list[Row]:
             )
             after = rss_bytes(server.pid)
             load.ask(do="closed", parallel=parallel, turns=parallel * 10)  # until all windows are full
-            same = {"history": 20, "prompt": _prompt(), "reply": REPLY}
+            same = {"history": 19, "prompt": _prompt(), "reply": REPLY}
             alone.ask(parallel=parallel, turns=64, **same)
             for _ in range(ROUNDS):
                 before = cpu_seconds(server.pid)

@@ -1,6 +1,10 @@
 """Accepting a message: the one way in, whichever face it came by."""
 
+import asyncio
+from typing import Any
+
 from tertulia import clock, failpoints, metrics
+from tertulia.core.agents import is_agent_id
 from tertulia.core.errors import AgentNotFound
 from tertulia.core.events import Event, UserMessage, encode
 from tertulia.core.model import Owner
@@ -11,35 +15,50 @@ from tertulia.store.messages import Accepted, Messages, Submission
 
 
 class Reception:
-    """Checks a message, stores it with its turn, wakes a worker and tells those who watch."""
+    """Checks a message, stores it with its turn, tells those who watch and wakes a worker, in this order."""
 
-    def __init__(
-        self, messages: Messages, publisher: Publisher, events: EventLog, *, agent_id: str, longest: int
-    ) -> None:
+    def __init__(self, messages: Messages, publisher: Publisher, events: EventLog, *, longest: int) -> None:
         self._messages = messages
         self._publisher = publisher
         self._events = events
-        self._agent_id = agent_id
         self._longest = longest
 
     async def accept(self, owner: Owner, submission: Submission) -> Accepted:
         """Once this returns, the message is committed and will be answered, whatever breaks."""
+        accepted = await self._store(owner, submission)
+        if not accepted.repeated:
+            self._events.post(*self._shown(owner, accepted, submission.content))
+            self._publisher.wake(owner, accepted.conversation, accepted.message)
+        return accepted
+
+    async def accept_and_show(
+        self, owner: Owner, submission: Submission
+    ) -> "tuple[Accepted, asyncio.Future[Any] | None]":
+        """The same, for one who wants to hear the answer: when the message is in the session's log, and where.
+
+        None for a repeated message, which is there already.
+        """
+        accepted = await self._store(owner, submission)
+        if accepted.repeated:
+            return accepted, None
+        shown = self._events.begin(*self._shown(owner, accepted, submission.content))
+        self._publisher.wake(owner, accepted.conversation, accepted.message)
+        return accepted, shown
+
+    async def _store(self, owner: Owner, submission: Submission) -> Accepted:
         message_text(submission.content, self._longest)
         if submission.handle is not None:
             client_handle(submission.handle, "session_id")
-        if submission.agent_id != self._agent_id:
+        if submission.agent_id is not None and not is_agent_id(submission.agent_id):
             raise AgentNotFound
         accepted = await self._messages.accept(owner, submission)
-        if accepted.repeated:
-            return accepted
-        failpoints.reach("api.after_commit")
-        metrics.ACCEPTED.inc()
-        self._publisher.wake(owner, accepted.conversation, accepted.message)
-        self._tell(owner, accepted, submission.content)
+        if not accepted.repeated:
+            failpoints.reach("api.after_commit")
+            metrics.ACCEPTED.inc()
         return accepted
 
-    def _tell(self, owner: Owner, accepted: Accepted, content: str) -> None:
-        """Show the message to all who watch the session, such as the user's other devices."""
+    def _shown(self, owner: Owner, accepted: Accepted, content: str) -> tuple[str, list[bytes]]:
+        """The message for all who watch the session, such as the user's other devices."""
         data = UserMessage(message_id=accepted.message, message=content)
         event = Event(data.type, accepted.conversation, clock.now(), data, accepted.turn)
-        self._events.post(session_log(owner.tenant, accepted.conversation), [encode(event)])
+        return session_log(owner.tenant, accepted.conversation), [encode(event)]

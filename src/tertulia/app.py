@@ -10,14 +10,32 @@ from litestar import Litestar
 from litestar.datastructures import State
 
 from tertulia.accept import Reception
-from tertulia.faces import conversations, docs, errors, messages, notifications, operations, socket
+from tertulia.core.agents import AgentProfile
+from tertulia.faces import (
+    agents,
+    briefings,
+    docs,
+    errors,
+    messages,
+    notifications,
+    operations,
+    search,
+    socket,
+    standing,
+)
+from tertulia.faces import conversations as api_conversations
 from tertulia.faces.auth import Tokens
 from tertulia.faces.gate import Gate
 from tertulia.faces.limits import Limits
+from tertulia.faces.presence import Presence
+from tertulia.faces.streams import Streams
 from tertulia.faces.transport import BoundedHttp, BoundedWebSocket
 from tertulia.queue.hints import Hints
-from tertulia.settings import Settings
+from tertulia.settings import Settings, default_agent
+from tertulia.store.agents import Directory
+from tertulia.store.briefings import Briefings
 from tertulia.store.conversations import Conversations
+from tertulia.store.search import Search
 from tertulia.store.users import Users
 from tertulia.wiring import Services, services
 from tertulia.worker.process import worker
@@ -33,6 +51,8 @@ def application(parts: Services) -> Litestar:
         Limits(settings.user_requests_per_minute, settings.tenant_requests_per_minute),
         Users(parts.database),
     )
+    presence = Presence(settings.sockets_per_user)
+    conversations = Conversations(parts.database)
     state = State(
         {
             "settings": settings,
@@ -42,21 +62,29 @@ def application(parts: Services) -> Litestar:
             "relay": parts.relay,
             "publisher": parts.publisher,
             "hints": Hints(parts.pipeline),
+            "events": parts.events,
             "messages": parts.messages,
             "notifications": parts.notifications,
-            "conversations": Conversations(parts.database, settings.queued_per_conversation),
+            "conversations": conversations,
+            "directory": Directory(parts.database, default_agent(settings)),
+            "briefings": Briefings(parts.database, settings.agent_id),
+            "search": Search(parts.database),
             "reception": Reception(
-                parts.messages, parts.publisher, parts.events,
-                agent_id=settings.agent_id, longest=settings.message_chars,
+                parts.messages, parts.publisher, parts.events, longest=settings.message_chars
             ),
-            "peers": {},
+            "presence": presence,
+            "streams": Streams(parts.relay, conversations, parts.messages, presence, settings),
         }
-    )  # fmt: skip
+    )
     return Litestar(
         route_handlers=[
             *messages.ROUTES,
-            *conversations.ROUTES,
+            *standing.ROUTES,
+            *api_conversations.ROUTES,
+            *agents.ROUTES,
+            *briefings.ROUTES,
             *notifications.ROUTES,
+            *search.ROUTES,
             *operations.ROUTES,
             *socket.ROUTES,
         ],
@@ -70,12 +98,17 @@ def application(parts: Services) -> Litestar:
     )
 
 
-async def serve(settings: Settings, *, with_worker: bool, announce: Announce) -> None:
-    """Serve until SIGTERM or SIGINT; running turns may end first."""
+async def serve(
+    settings: Settings, *, agents: list[AgentProfile] | None, with_worker: bool, announce: Announce
+) -> None:
+    """Serve until SIGTERM or SIGINT; running turns may end first. `agents` become those of every tenant."""
     listening = _listen(settings.host, settings.port)
     async with services(settings) as parts, _worker(parts, wanted=with_worker):
+        app = application(parts)
+        if agents is not None:
+            await app.state.directory.declare(agents)
         config = uvicorn.Config(
-            application(parts),
+            app,
             loop="uvloop",
             http=BoundedHttp,
             ws=BoundedWebSocket,
@@ -91,7 +124,7 @@ async def serve(settings: Settings, *, with_worker: bool, announce: Announce) ->
             timeout_keep_alive=75,
             timeout_graceful_shutdown=5,
         )
-        server = _Server(config, lambda: announce(_address(listening)))
+        server = _Server(config, lambda: announce(_address(listening)), app.state.streams.close)
         await server.serve(sockets=[listening])
 
 
@@ -101,15 +134,22 @@ def _frame_bytes(settings: Settings) -> int:
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens."""
+    """Says when it listens, and lets those who listen to it go before it ends."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._started = started
+        self._ending = ending
 
     async def startup(self, sockets: "list[sockets.socket] | None" = None) -> None:
         await super().startup(sockets)
         self._started()
+
+    async def shutdown(self, sockets: "list[sockets.socket] | None" = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
 
 
 @asynccontextmanager

@@ -26,7 +26,12 @@ DataDir = Annotated[Path | None, Parameter(help="Where the embedded services kee
 
 @app.command
 def serve(
-    *, host: str | None = None, port: int | None = None, data_dir: DataDir = None, no_worker: bool = False
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    data_dir: DataDir = None,
+    agents: Path | None = None,
+    no_worker: bool = False,
 ) -> None:
     """Serve, with PostgreSQL and Valkey of its own unless TERTULIA_DATABASE_URL is set.
 
@@ -34,9 +39,10 @@ def serve(
     ----------
     host: The address to listen on (127.0.0.1).
     port: The port to listen on (8710; 0 takes a free one).
+    agents: A YAML file with the agents that every tenant has.
     no_worker: Only accept messages; answer them with `tertulia worker` elsewhere.
     """
-    settings = _settings(host=host, port=port, data_dir=data_dir)
+    settings = _settings(host=host, port=port, data_dir=data_dir, agents_file=agents)
     from tertulia import serving
 
     _run(serving.serve(settings, with_worker=not no_worker))
@@ -65,7 +71,7 @@ def token(
     *,
     user: str,
     tenant: str = "default",
-    role: Literal["user", "admin"] = "user",
+    role: Literal["user", "agent", "admin"] = "user",
     ttl: timedelta = timedelta(days=30),
     data_dir: DataDir = None,
 ) -> None:

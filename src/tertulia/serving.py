@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr
 
+from tertulia.core.agents import AgentProfile
 from tertulia.embedded import Embedded, read_secret
 from tertulia.embedded.progress import when_slow
 from tertulia.embedded.roles import SERVER
@@ -28,13 +29,28 @@ def say(line: str) -> None:
 
 async def serve(settings: Settings, *, with_worker: bool) -> None:
     """Serve until told to stop; services that we started end with us."""
+    agents = _agents(settings)
     starting = asyncio.current_task()
     _when_told(starting.cancel if starting else _already_ending)
     async with _complete(settings) as completed:
         from tertulia import app
 
         _when_told(_already_ending)
-        await app.serve(completed, with_worker=with_worker, announce=lambda url: say(welcome(completed, url)))
+        await app.serve(
+            completed,
+            agents=agents,
+            with_worker=with_worker,
+            announce=lambda url: say(welcome(completed, url)),
+        )
+
+
+def _agents(settings: Settings) -> list[AgentProfile] | None:
+    """The agents of the server's file, if it has one; its mistakes are told before anything is started."""
+    if settings.agents_file is None:
+        return None
+    from tertulia.agents import file
+
+    return file.read(settings.agents_file)
 
 
 async def work(settings: Settings) -> None:
@@ -68,7 +84,7 @@ async def migrate(settings: Settings) -> None:
 
 
 def token(
-    settings: Settings, *, user: str, tenant: str, role: Literal["user", "admin"], ttl: timedelta
+    settings: Settings, *, user: str, tenant: str, role: Literal["user", "agent", "admin"], ttl: timedelta
 ) -> str:
     """A signed token; the secret is the one set, else that of the data directory."""
     if ttl <= timedelta():

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -12,6 +13,8 @@ from pydantic_settings import (
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+
+from tertulia.core.agents import AgentProfile, is_agent_id
 
 
 class SettingsError(Exception):
@@ -52,6 +55,8 @@ class Settings(BaseSettings):
         None, validation_alias=AliasChoices("GOOGLE_API_KEY", "google_api_key")
     )
     agent_id: str = "assistant"
+    agent_name: str = "Assistant"
+    agents_file: Path | None = None
     agent_prompt: str = "You are a helpful assistant. Answer in the language of the person you talk with."
     model_timeout: float = Field(60.0, gt=0, description="seconds without a sign of life from the model")
     turn_timeout: float = Field(300.0, gt=0, description="seconds for a whole turn")
@@ -63,6 +68,7 @@ class Settings(BaseSettings):
     # What the model is shown
     context_store: Literal["memory", "redis"] = "memory"
     context_window: int = Field(20, ge=1, le=1000)
+    context_tokens: int = Field(100_000, ge=1)
     context_ttl: float = Field(3600.0, gt=0)
     context_conversations: int = Field(1000, ge=1)
 
@@ -117,6 +123,22 @@ class Settings(BaseSettings):
             raise ValueError("is written provider:model, such as google_genai:gemini-2.5-flash or demo:")
         return value
 
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError) as error:
+            raise ValueError("is the name of a time zone, such as UTC or Asia/Shanghai") from error
+        return value
+
+    @field_validator("agent_id")
+    @classmethod
+    def _usable_id(cls, value: str) -> str:
+        if not is_agent_id(value):
+            raise ValueError("has 1 to 64 letters, digits, `_`, `-` or `.`, and is not a UUID")
+        return value
+
     @model_validator(mode="after")
     def _what_belongs_together(self) -> "Settings":
         if self.database_url and not self.secret:
@@ -146,6 +168,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         path = Path(os.environ.get("TERTULIA_SETTINGS_FILE", "tertulia.toml"))
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, path)
+
+
+def default_agent(settings: Settings) -> AgentProfile:
+    """Who answers what is not addressed to anybody else."""
+    return AgentProfile(settings.agent_id, settings.agent_name, "hub", prompt=settings.agent_prompt)
 
 
 def load(**given: object) -> Settings:

@@ -71,8 +71,9 @@ class Pipeline:
         self._connection: Any = None
 
     def post(self, *command: Argument) -> None:
-        """Send without waiting; a failure is nobody's to handle (something else makes up for it)."""
-        self._add(command, None)
+        """Send without waiting, and without ever raising: something else makes up for what gets lost."""
+        if self._room():
+            self._add(command, None)
 
     async def call(self, *command: Argument) -> Any:
         """Send and wait for the reply; raises `Unavailable` when there is none."""
@@ -80,6 +81,8 @@ class Pipeline:
 
     def begin(self, *command: Argument) -> "asyncio.Future[Any]":
         """Send; the future gets the reply or `Unavailable`."""
+        if not self._room():
+            raise Unavailable("Redis does not keep up. Please try again shortly.")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._add(command, future)
         return future
@@ -94,9 +97,10 @@ class Pipeline:
         while self._task and not self._task.done():
             await asyncio.wait([self._task])
 
+    def _room(self) -> bool:
+        return len(self._pending) < _PENDING_LIMIT
+
     def _add(self, command: tuple[Argument, ...], future: "asyncio.Future[Any] | None") -> None:
-        if len(self._pending) >= _PENDING_LIMIT:
-            raise Unavailable("Redis does not keep up. Please try again shortly.")
         self._pending.append((command, future))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
@@ -107,6 +111,8 @@ class Pipeline:
             try:
                 replies = await self._send([command for command, _ in batch])
             except (RedisError, OSError, TimeoutError) as error:
+                # What came meanwhile would only wait for the next time-out, and so on.
+                batch, self._pending = batch + self._pending, []
                 replies = [error] * len(batch)
             for (_, future), reply in zip(batch, replies, strict=True):
                 _settle(future, reply)

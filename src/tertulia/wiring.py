@@ -55,7 +55,12 @@ async def services(settings: Settings) -> AsyncGenerator[Services]:
             events=events,
             relay=relay,
             publisher=Publisher(pipeline),
-            messages=Messages(database, settings.queued_per_conversation, settings.open_turns_per_user),
+            messages=Messages(
+                database,
+                settings.agent_id,
+                settings.queued_per_conversation,
+                settings.open_turns_per_user,
+            ),
             notifications=Notifications(database),
         )
     finally:

@@ -9,8 +9,10 @@ from tertulia.agents import prompt
 from tertulia.agents.models import ModelStream
 from tertulia.agents.port import Output
 from tertulia.agents.steps import Steps
+from tertulia.core.briefings import zone
 from tertulia.core.errors import AgentLimit, GenerationTimeout, TurnError
 from tertulia.core.model import ContextMessage
+from tertulia.core.text import cleaned, cleaned_json
 from tertulia.core.turns import Answer, Turn
 from tertulia.tools.port import Tool
 
@@ -29,9 +31,12 @@ class LocalAgent:
 
     def __init__(
         self, model: "BaseChatModel", name: str, system: str, tools: list[Tool], *,
-        timeout: float, steps: int, longest: int,
+        window: int, tokens: int, zone: str, timeout: float, steps: int, longest: int,
     ) -> None:  # fmt: skip
         self.model_name = name
+        self.window = window
+        self._tokens = tokens
+        self._zone = zone
         self._system = system
         self._tools = {tool.name: tool for tool in tools}
         self._model = cast(
@@ -45,7 +50,7 @@ class LocalAgent:
         self, turn: Turn, history: list[ContextMessage], steps: list[ContextMessage], output: Output
     ) -> Answer:
         """Answer the turn's message, going on after the steps that earlier attempts recorded."""
-        shown = prompt.messages(self._system, turn, history)
+        shown = prompt.messages(self._system, turn, history, self._tokens, zone(turn.timezone, self._zone))
         done = Steps(turn, self._tools, output)
         shown += await done.resume(steps)
         usage: dict[str, int] = {}
@@ -57,7 +62,12 @@ class LocalAgent:
             calls = reply.tool_calls()
             if not calls:
                 return Answer(
-                    "".join(said), done.structured, tuple(done.actions), usage or None, self.model_name
+                    "".join(said),
+                    done.structured,
+                    tuple(done.actions),
+                    usage or None,
+                    self.model_name,
+                    tuple(done.used),
                 )
             shown += await done.run(calls)
         raise AgentLimit
@@ -89,6 +99,7 @@ class _Reply:
         self._parts: list[str] = []
         self._length = 0
         self._calling: AIMessageChunk | None = None
+        self._half = ""
         self.begun = quiet
 
     @property
@@ -97,7 +108,7 @@ class _Reply:
 
     async def take(self, chunk: "AIMessageChunk") -> None:
         content = chunk.content
-        text = content if isinstance(content, str) else str(chunk.text)
+        text = self._whole(content if isinstance(content, str) else str(chunk.text))
         if text:
             self.begun = True
             self._length += len(text)
@@ -108,6 +119,14 @@ class _Reply:
         if chunk.tool_call_chunks:
             self.begun = True
             self._calling = chunk if self._calling is None else self._calling + chunk
+
+    def _whole(self, text: str) -> str:
+        """What can be passed on now: half a surrogate pair at the end waits for its other half."""
+        if text.isascii() and not self._half and "\x00" not in text:
+            return text
+        text = self._half + text
+        self._half = text[-1] if text and "\ud800" <= text[-1] <= "\udbff" else ""
+        return cleaned(text[: len(text) - len(self._half)])
 
     def tool_calls(self) -> list[dict[str, Any]]:
         """The calls the model made, well-formed or not: both kinds are answered."""
@@ -121,7 +140,7 @@ class _Reply:
 
     def _call(self, name: str, tool: str, arguments: object) -> dict[str, Any]:
         known = prompt.signature(self._calling, name) if self._calling else None
-        call: dict[str, Any] = {"id": name, "name": tool, "arguments": arguments}
+        call: dict[str, Any] = cleaned_json({"id": name, "name": tool, "arguments": arguments})
         return call | ({"signature": known} if known else {})
 
 

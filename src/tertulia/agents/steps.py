@@ -2,10 +2,12 @@
 
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from tertulia.agents import prompt
 from tertulia.agents.port import Output
-from tertulia.core.model import ContentType, ContextMessage
+from tertulia.core.model import ContentType, ContextMessage, ToolUse
+from tertulia.core.text import cleaned
 from tertulia.core.turns import Turn
 from tertulia.tools.port import Outcome, Tool
 
@@ -27,8 +29,10 @@ class Steps:
         self._tools = tools
         self._output = output
         self._round = 0
+        self._ids: set[str] = set()
         self.structured: dict[str, Any] | None = None
         self.actions: list[dict[str, Any]] = []
+        self.used: list[ToolUse] = []
 
     async def resume(self, recorded: list[ContextMessage]) -> "list[BaseMessage]":
         """What earlier attempts did, for the model. A call without a result is finished now, or is `unknown`."""
@@ -38,8 +42,8 @@ class Steps:
         shown: list[BaseMessage] = []
         for number, together in groupby(calls, key=lambda call: call["round"]):
             self._round = number + 1
-            asked = list(together)
-            shown += prompt.exchange(asked, [await self._known(call, results) for call in asked])
+            used = [await self._known(call, results) for call in together]
+            shown += prompt.exchange(used)
         return shown
 
     async def run(self, calls: list[dict[str, Any]]) -> "list[BaseMessage]":
@@ -47,26 +51,27 @@ class Steps:
 
         A call is `{id, name, arguments, signature}`; arguments that are no object are answered with an error.
         """
-        asked: list[dict[str, Any]] = []
-        results: list[str] = []
+        used: list[ToolUse] = []
         for given in calls:
             well_formed = isinstance(given["arguments"], dict)
             arguments: dict[str, Any] = given["arguments"] if well_formed else {}
-            call: dict[str, Any] = {**given, "round": self._round, "arguments": arguments}
+            name = given["id"] if given["id"] not in self._ids else str(uuid4())
+            call: dict[str, Any] = {**given, "id": name, "round": self._round, "arguments": arguments}
+            self._ids.add(name)
             await self._output.tool_called(call)
-            asked.append(call)
-            results.append(await self._record(call, await self._outcome(call, well_formed=well_formed)))
+            used.append(await self._record(call, await self._outcome(call, well_formed=well_formed)))
         self._round += 1
-        return prompt.exchange(asked, results)
+        return prompt.exchange(used)
 
-    async def _known(self, call: dict[str, Any], results: dict[str, dict[str, Any]]) -> str:
+    async def _known(self, call: dict[str, Any], results: dict[str, dict[str, Any]]) -> ToolUse:
+        self._ids.add(call["id"])
         result = results.get(call["id"])
         if result is None:
             return await self._complete(call)
         self._add(result.get("structured"), result.get("action"))
-        return result["result"]
+        return self._use(call, result["result"])
 
-    async def _complete(self, call: dict[str, Any]) -> str:
+    async def _complete(self, call: dict[str, Any]) -> ToolUse:
         tool = self._tools.get(call["name"])
         if tool is not None and not tool.repeatable:
             return await self._record(call, Outcome(_UNKNOWN, is_error=True))
@@ -80,12 +85,16 @@ class Steps:
             return Outcome("The arguments are not a JSON object; call again with them right.", is_error=True)
         return await tool.run(self._turn, call["id"], call["arguments"])
 
-    async def _record(self, call: dict[str, Any], outcome: Outcome) -> str:
-        text = outcome.text[:_LONGEST_RESULT]
+    async def _record(self, call: dict[str, Any], outcome: Outcome) -> ToolUse:
+        text = cleaned(outcome.text[:_LONGEST_RESULT])
         self._add(outcome.structured_data, outcome.action)
         extra = {"structured": outcome.structured_data, "action": outcome.action}
         await self._output.tool_returned(call["id"], call["name"], text, outcome.is_error, extra)
-        return text
+        return self._use(call, text)
+
+    def _use(self, call: dict[str, Any], result: str) -> ToolUse:
+        self.used.append(ToolUse(call, result))
+        return self.used[-1]
 
     def _add(self, structured: dict[str, Any] | None, action: dict[str, Any] | None) -> None:
         self.structured = structured or self.structured

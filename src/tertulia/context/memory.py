@@ -28,8 +28,15 @@ class MemoryConversationStore:
         messages = tuple(map(decode, record.messages))
         return ContextConversation(conversation_id, record.created_at, record.updated_at, messages)
 
-    async def add_message(self, conversation_id: str, *messages: ContextMessage) -> None:
-        self._shelf.append(Name(self._owner, conversation_id), [encode(message) for message in messages])
+    async def add_message(
+        self, conversation_id: str, *messages: ContextMessage, after: int | None = None
+    ) -> None:
+        name = Name(self._owner, conversation_id)
+        if after is not None and self._shelf.reach(name) != after:
+            self._shelf.remove(name)
+            return
+        newest = max((message.seq for message in messages), default=0)
+        self._shelf.append(name, [encode(message) for message in messages], newest)
 
     async def get_history(self, conversation_id: str, limit: int | None = None) -> list[ContextMessage]:
         record = self._shelf.find(Name(self._owner, conversation_id))

@@ -16,8 +16,14 @@ class ConversationStore(Protocol):
         """The conversation with the messages it still holds, or None."""
         ...
 
-    async def add_message(self, conversation_id: str, *messages: ContextMessage) -> None:
-        """Append, all or none, and restart the time to live; the oldest give way, an unknown id is made."""
+    async def add_message(
+        self, conversation_id: str, *messages: ContextMessage, after: int | None = None
+    ) -> None:
+        """Append, all or none, and restart the time to live; the oldest give way, an unknown id is made.
+
+        With `after`, only to what ends at that place in the log; what does not is forgotten instead, since it would
+        have a gap.
+        """
         ...
 
     async def get_history(self, conversation_id: str, limit: int | None = None) -> list[ContextMessage]:

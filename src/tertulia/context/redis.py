@@ -28,7 +28,7 @@ class RedisConversationStore:
 
     async def create(self, conversation_id: str | None = None) -> str:
         made = str(ids.conversation_id()) if conversation_id is None else conversation_id
-        await self._stores.add(self._name(made), "create")
+        await self._stores.add(self._name(made), "create", 0)
         return made
 
     async def get(self, conversation_id: str) -> ContextConversation | None:
@@ -40,8 +40,12 @@ class RedisConversationStore:
             conversation_id, moment(created), moment(updated), tuple(decode(text) for text in messages)
         )
 
-    async def add_message(self, conversation_id: str, *messages: ContextMessage) -> None:
-        await self._stores.add(self._name(conversation_id), "append", *map(encode, messages))
+    async def add_message(
+        self, conversation_id: str, *messages: ContextMessage, after: int | None = None
+    ) -> None:
+        mode = "append" if after is None else str(after)
+        newest = max((message.seq for message in messages), default=0)
+        await self._stores.add(self._name(conversation_id), mode, newest, *map(encode, messages))
 
     async def get_history(self, conversation_id: str, limit: int | None = None) -> list[ContextMessage]:
         if limit is not None and limit <= 0:
@@ -82,10 +86,10 @@ class RedisContextStores:
     async def close(self) -> None:
         """Nothing is held here: the client is the caller's, the conversations are the server's."""
 
-    async def add(self, name: str, mode: str, *texts: bytes) -> None:
+    async def add(self, name: str, mode: str, newest: int, *texts: bytes) -> None:
         """Run the script that creates and appends."""
         limits = (self._ttl, self._limits.messages, self._limits.conversations)
-        await self._change("add", name, *limits, mode, *texts)
+        await self._change("add", name, *limits, mode, newest, *texts)
 
     async def read(self, name: str, start: int) -> tuple[Text, Text, list[Text]] | None:
         """When it was created and updated, and its messages from `start` on, or None."""

@@ -17,6 +17,7 @@ class Record:
     updated_at: datetime
     messages: deque[bytes]
     size: int = 0
+    reach: int = 0  # how far into the durable log it goes
 
 
 class Shelf:
@@ -44,13 +45,19 @@ class Shelf:
         if self.find(name) is None:
             self._create(name, self._clock())
 
-    def append(self, name: Name, texts: Sequence[bytes]) -> None:
+    def reach(self, name: Name) -> int:
+        """How far into the durable log the conversation goes; 0 for one that is empty or absent."""
+        record = self.find(name)
+        return record.reach if record else 0
+
+    def append(self, name: Name, texts: Sequence[bytes], newest: int = 0) -> None:
         """Add to the conversation, made when it is absent, and start its time to live again."""
         now = self._clock()
         record = self._by_age.get(name)
         if record is None or self._expired(record, now):
             record = self._create(name, now)
         record.updated_at = now
+        record.reach = max(record.reach, newest)
         self._by_activity.move_to_end(name)
         self._size += _push(record, texts)
         self._journal.counted(*self.usage)

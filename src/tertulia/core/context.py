@@ -16,6 +16,23 @@ PROMPT_CHARS = 6000
 _SAID = (ContentType.TEXT, ContentType.BRIEFING_CARD)
 
 
+def tokens(text: str) -> int:
+    """About how many tokens a model makes of it: a few for the message, one for a Chinese character, and so on."""
+    wide = 0 if text.isascii() else sum(character > "\u2e7f" for character in text)
+    return 4 + wide + (len(text) - wide + 3) // 4
+
+
+def within_budget(costs: Sequence[int], budget: int) -> int:
+    """How many of the last messages fit; each counts whole or not at all, and none is left out between others."""
+    kept = 0
+    for cost in reversed(costs):
+        budget -= cost
+        if budget < 0:
+            break
+        kept += 1
+    return kept
+
+
 def summary(messages: Sequence[ContextMessage]) -> str:
     """The last three things that were said, under the types of the structured data given so far."""
     types = ", ".join(dict.fromkeys(_types(messages)))

@@ -24,6 +24,11 @@ class InvalidRequest(TertuliaError):
     message = "The request could not be understood."
 
 
+class ActionNotOffered(InvalidRequest):
+    code = "ACTION_NOT_OFFERED"
+    message = "This briefing does not offer that action."
+
+
 class MessageContentRequired(InvalidRequest):
     code = "MESSAGE_CONTENT_REQUIRED"
     message = "Write something first: the message is empty."
@@ -47,6 +52,10 @@ class Unauthenticated(TertuliaError):
 class Forbidden(TertuliaError):
     code = "FORBIDDEN"
     message = "You may not do this."
+
+
+class MayNotPost(Forbidden):
+    message = "Only agents, for themselves, and admins may post briefings."
 
 
 class NotFound(TertuliaError):
@@ -74,6 +83,16 @@ class NotificationNotFound(NotFound):
     message = "There is no such notification."
 
 
+class UserNotFound(NotFound):
+    code = "USER_NOT_FOUND"
+    message = "There is no such user here yet: somebody is known once they have signed in."
+
+
+class BriefingNotFound(NotFound):
+    code = "BRIEFING_NOT_FOUND"
+    message = "There is no such briefing."
+
+
 class AgentNotFound(NotFound):
     code = "AGENT_NOT_FOUND"
     message = "There is no agent with this id."
@@ -82,6 +101,11 @@ class AgentNotFound(NotFound):
 class Conflict(TertuliaError):
     code = "CONFLICT"
     message = "This does not fit the present state."
+
+
+class AgentExists(Conflict):
+    code = "AGENT_EXISTS"
+    message = "There is an agent with this id already. Change it with PATCH, or choose another id."
 
 
 class IdempotencyConflict(Conflict):
@@ -108,6 +132,11 @@ class ConversationBusy(TooManyRequests):
 class TooManyTurns(TooManyRequests):
     code = "TOO_MANY_TURNS"
     message = "You have many messages waiting for answers. Please wait until some are done."
+
+
+class TooManyConnections(TooManyRequests):
+    code = "TOO_MANY_CONNECTIONS"
+    message = "You have too many connections open. Close one first."
 
 
 class Unavailable(TertuliaError):
@@ -158,6 +187,12 @@ class ModelRefused(AgentError):
 class ModelInterrupted(AgentError):
     code = "MODEL_INTERRUPTED"
     message = "The answer broke off before it was complete. Please try again."
+
+
+class AgentGone(AgentError):
+    code = "AGENT_NOT_FOUND"
+    message = "The agent that was asked is no longer there."
+    temporary = False
 
 
 class AgentLimit(AgentError):

@@ -85,6 +85,14 @@ class UserMessage(_Data, frozen=True):
     mentions: list[str] = []
 
 
+class CardAdded(_Data, frozen=True):
+    """A briefing has become a card of the conversation."""
+
+    type = "conversation:briefing_card"
+    message_id: UUID
+    briefing_id: UUID
+
+
 Data = (
     MessageStart
     | TextDelta
@@ -95,6 +103,7 @@ Data = (
     | Failure
     | TurnEnd
     | UserMessage
+    | CardAdded
 )
 
 
@@ -148,7 +157,21 @@ class Notified(Struct, frozen=True, tag_field="type", tag="notification"):
     topic: Literal["user"] = "user"
 
 
-Push = Reply | Failed | Notified
+class Briefed(Struct, frozen=True, tag_field="type", tag="briefing"):
+    """Pushed to a user for whom a briefing was posted."""
+
+    id: UUID
+    agent_id: str
+    title: str
+    summary: str
+    priority: str
+    briefing_type: str
+    created_at: datetime
+    status: str = "new"
+    topic: Literal["user"] = "user"
+
+
+Push = Reply | Failed | Notified | Briefed
 
 _encoder = msgspec.json.Encoder()
 
@@ -156,6 +179,11 @@ _encoder = msgspec.json.Encoder()
 def encode(event: Event | Push) -> bytes:
     """The event as stored in a log: a JSON object to which only the cursor is added later."""
     return _encoder.encode(event)
+
+
+def type_of(encoded: bytes) -> bytes:
+    """The type of an encoded event: it always comes first."""
+    return encoded[9 : encoded.index(b'"', 9)]
 
 
 def with_cursor(cursor: str, encoded: bytes) -> bytes:

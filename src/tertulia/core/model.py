@@ -20,9 +20,10 @@ class Principal(Struct, frozen=True):
 
     tenant: str
     user: str
-    role: Literal["user", "admin"] = "user"
+    role: Literal["user", "agent", "admin"] = "user"
     name: str | None = None
     email: str | None = None
+    timezone: str | None = None
     expires_at: float = 0.0
 
     @property
@@ -58,11 +59,19 @@ class TurnStatus(StrEnum):
         return self not in (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING)
 
 
+class ToolUse(Struct, frozen=True):
+    """A call an agent made and what came of it: one never goes anywhere without the other."""
+
+    call: dict[str, Any]
+    result: str
+
+
 class ContextMessage(Struct, frozen=True, rename="camel", omit_defaults=True):
     """One message as the model's context keeps it: what was said, by whom, when, with which structured data.
 
     `seq` is the message's place in the durable log; a store that lacks the newest one is behind.
     `content` is text for `text` messages and a JSON object for the other content types.
+    `tools` is what the agent did before it said this.
     """
 
     role: Role
@@ -71,6 +80,7 @@ class ContextMessage(Struct, frozen=True, rename="camel", omit_defaults=True):
     structured_data: dict[str, Any] | UnsetType = UNSET
     content_type: ContentType = ContentType.TEXT
     seq: int = 0
+    tools: tuple[ToolUse, ...] = ()
 
 
 class ContextConversation(Struct, frozen=True, rename="camel"):
@@ -84,7 +94,7 @@ class ContextConversation(Struct, frozen=True, rename="camel"):
     @property
     def last_seq(self) -> int:
         """How far into the durable log this reaches; 0 for a conversation that has no messages."""
-        return self.messages[-1].seq if self.messages else 0
+        return max((message.seq for message in self.messages), default=0)
 
 
 class TurnIds(NamedTuple):

@@ -18,6 +18,16 @@ _STATUS: dict[type[errors.TertuliaError], int] = {
 }
 
 
+def error_of(code: str, message: str | None) -> errors.TertuliaError:
+    """The error that was stored under this code."""
+    kinds = [errors.TertuliaError]
+    for kind in kinds:
+        if kind.code == code:
+            return kind(message)
+        kinds += kind.__subclasses__()
+    return errors.AgentError(message)
+
+
 def http_status(error: errors.TertuliaError) -> int:
     """The status of the nearest class that has one."""
     return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)

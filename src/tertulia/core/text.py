@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from typing import Any, cast
 
 from tertulia.core.errors import InvalidRequest, MessageContentRequired, MessageTooLong
 
@@ -10,12 +11,38 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+_TITLE = 50
 _HANDLE = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
+
+
+def storable(text: str) -> bool:
+    """Whether PostgreSQL can keep it: no NUL, no half of a surrogate pair."""
+    return _UNSTORABLE.search(text) is None
+
+
+def cleaned(text: str) -> str:
+    """Text of a model that can be kept and sent: without NUL, halves of a surrogate pair joined or replaced."""
+    if storable(text):
+        return text
+    joined = text.replace("\x00", "").encode("utf-16-le", "surrogatepass")
+    return joined.decode("utf-16-le", "replace")
+
+
+def cleaned_json(value: Any) -> Any:
+    """The same for all text in a JSON value."""
+    if isinstance(value, str):
+        return cleaned(value)
+    if isinstance(value, list):
+        return [cleaned_json(each) for each in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {cleaned(name): cleaned_json(each) for name, each in pairs}
+    return value
 
 
 def message_text(text: str, limit: int) -> str:
     """The text, if it has something to read and at most `limit` code points."""
-    if _UNSTORABLE.search(text):
+    if not storable(text):
         raise InvalidRequest(
             "The message holds a character that cannot be stored (NUL or half a surrogate pair)."
         )
@@ -32,6 +59,13 @@ def _visible(character: str) -> bool:
         or _INVISIBLE.match(character)
         or unicodedata.category(character) in ("Cf", "Cc", "Zs")
     )
+
+
+def title_text(text: str) -> str:
+    """A title: 1 to 50 characters that say something."""
+    if not storable(text) or len(text) > _TITLE or not any(map(_visible, text)):
+        raise InvalidRequest(f"title: 1 to {_TITLE} characters.")
+    return text
 
 
 def client_handle(text: str, name: str) -> str:

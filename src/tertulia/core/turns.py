@@ -7,9 +7,10 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from tertulia.core.agents import AgentProfile
 from tertulia.core.errors import GenerationAborted, TertuliaError
 from tertulia.core.events import Data, Event, Failed, Failure, MessageComplete, Push, Reply, TurnEnd, encode
-from tertulia.core.model import Owner, TurnStatus
+from tertulia.core.model import Owner, ToolUse, TurnStatus
 
 
 class Turn(Struct, frozen=True):
@@ -30,8 +31,11 @@ class Turn(Struct, frozen=True):
     epoch: int
     context_until: int
     context_tail: int
+    card_seq: int
     aborting: bool
     partial: str | None
+    timezone: str | None
+    profile: AgentProfile | None
 
     def event(self, data: Data, at: datetime) -> Event:
         return Event(
@@ -53,6 +57,7 @@ class Answer(Struct, frozen=True):
     actions: tuple[dict[str, Any], ...] = ()
     usage: dict[str, int] | None = None
     model: str | None = None
+    tools: tuple[ToolUse, ...] = ()
 
 
 class Ending(Struct, frozen=True):
@@ -74,12 +79,49 @@ class Terminal(Struct, frozen=True):
 
 def terminal(turn: Turn, ending: Ending, http_status: int, at: datetime) -> Terminal:
     """The events of this end, for those who watch the session and for the user wherever they are."""
-    session: list[Data] = []
-    answer, error = ending.answer, ending.error
-    if answer and ending.reply and ending.status is TurnStatus.DONE:
-        session.append(
+    session = _last(ending.status, turn.message, ending.reply, ending.answer, ending.error, http_status)
+    return Terminal(
+        [msgspec.Raw(encode(turn.event(data, at))) for data in session],
+        [msgspec.Raw(encode(_push(turn, ending, at)))],
+    )
+
+
+class Ended(Struct, frozen=True):
+    """A turn that has ended, as the database knows it."""
+
+    turn: UUID
+    conversation: UUID
+    message: UUID
+    agent_id: str
+    attempt: int
+    status: TurnStatus
+    reply: UUID | None = None
+    text: str = ""
+    structured_data: dict[str, Any] | None = None
+    actions: tuple[dict[str, Any], ...] = ()
+    usage: dict[str, int] | None = None
+    error: TertuliaError | None = None
+
+
+def told_again(ended: Ended, http_status: int, at: datetime) -> list[Event]:
+    """The last events of a turn, for one who did not hear them."""
+    datas = _last(ended.status, ended.message, ended.reply, ended, ended.error, http_status)
+    return [
+        Event(data.type, ended.conversation, at, data, ended.turn, ended.attempt, ended.agent_id)
+        for data in datas
+    ]
+
+
+def _last(
+    status: TurnStatus, message: UUID, reply: UUID | None, answer: "Answer | Ended | None",
+    error: TertuliaError | None, http_status: int,
+) -> list[Data]:  # fmt: skip
+    """What every end is told by: the whole answer or the error, and that it is the end."""
+    told: list[Data] = []
+    if answer and reply and status is TurnStatus.DONE:
+        told.append(
             MessageComplete(
-                message_id=ending.reply,
+                message_id=reply,
                 text=answer.text,
                 structured_data=answer.structured_data,
                 actions=list(answer.actions),
@@ -87,14 +129,10 @@ def terminal(turn: Turn, ending: Ending, http_status: int, at: datetime) -> Term
             )
         )
     if error:
-        session.append(
+        told.append(
             Failure(code=error.code, message=str(error), status=http_status, temporary=error.temporary)
         )
-    session.append(TurnEnd(status=ending.status, message_id=turn.message, code=error.code if error else None))
-    return Terminal(
-        [msgspec.Raw(encode(turn.event(data, at))) for data in session],
-        [msgspec.Raw(encode(_push(turn, ending, at)))],
-    )
+    return [*told, TurnEnd(status=status, message_id=message, code=error.code if error else None)]
 
 
 def _push(turn: Turn, ending: Ending, at: datetime) -> Push:

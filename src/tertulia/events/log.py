@@ -40,6 +40,11 @@ class Cursor(NamedTuple):
         return cls(generation, int(offset))
 
 
+def place_of(reply: Any) -> Cursor:
+    """Where the last event of an append is, as the append's reply tells."""
+    return Cursor(reply[0].decode(), int(reply[1]))
+
+
 class Backlog(NamedTuple):
     """What a log holds after a cursor. `gap` says that something between is gone or the cursor is not of this log."""
 
@@ -69,13 +74,13 @@ class EventLog:
         """Append and publish in one step. False: a newer epoch has written, so the writer's lease is lost."""
         return await self._pipeline.call(*self._append(log, events, epoch, None)) is not None
 
-    def begin(self, log: str, events: Sequence[bytes], once: str) -> "asyncio.Future[Any]":
-        """Append under a name: a second append under the same name does nothing. Wait for the result as you like."""
+    def begin(self, log: str, events: Sequence[bytes], once: str | None = None) -> "asyncio.Future[Any]":
+        """Append; a second append under the same name does nothing. The future tells where (`place_of`) or fails."""
         return self._pipeline.begin(*self._append(log, events, 0, once))
 
-    def post(self, log: str, events: Sequence[bytes]) -> None:
+    def post(self, log: str, events: Sequence[bytes], once: str | None = None) -> None:
         """Append without waiting: for events whose truth is in the database and whose loss is seen there."""
-        self._pipeline.post(*self._append(log, events, 0, None))
+        self._pipeline.post(*self._append(log, events, 0, once))
 
     def _append(
         self, log: str, events: Sequence[bytes], epoch: int, once: str | None
@@ -98,6 +103,19 @@ class EventLog:
         if not entries or int(entries[0][0].split(b"-")[0]) != after.offset + 1:
             return Backlog(generation, tail + 1, [], tail, gap=True)
         return Backlog(generation, after.offset + 1, [fields[1] for _, fields in entries], tail, gap=False)
+
+    async def place_before(self, log: str, needle: bytes) -> Cursor | None:
+        """The place just before the first event that holds these bytes, if the log still has one."""
+        generation, _ = await self._head(log)
+        found, newest = None, "+"
+        while entries := await self._pipeline.call("XREVRANGE", f"{log}:events", newest, "-", "COUNT", _PAGE):
+            offsets = [int(name.split(b"-")[0]) for name, fields in entries if needle in fields[1]]
+            found = min(offsets, default=found)
+            oldest = int(entries[-1][0].split(b"-")[0])
+            if (found is not None and not offsets) or oldest <= 1:
+                break
+            newest = f"{oldest - 1}-0"
+        return None if found is None else Cursor(generation, found - 1)
 
     async def _head(self, log: str) -> tuple[str, int]:
         keys = [f"{log}:head", f"{log}:events"]

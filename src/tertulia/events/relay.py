@@ -9,7 +9,6 @@ from redis.exceptions import RedisError
 
 from tertulia import logs
 from tertulia.core.errors import Unavailable
-from tertulia.core.events import with_cursor
 from tertulia.events.log import Cursor, EventLog
 from tertulia.valkey import Valkey, raw_connection
 
@@ -18,15 +17,15 @@ _log = logs.get("events.relay")
 _SILENCE = 10.0  # seconds after which we ask whether the server is still there
 _PATIENCE = 5.0  # seconds for a subscription to begin
 
-Sink = Callable[[bytes], bool]
-Resync = Callable[[str], Awaitable[bytes]]
+Sink = Callable[[Cursor, bytes], bool]
+Resync = Callable[[], Awaitable[bytes]]
 
 
 class Subscription:
     """One listener's place in one log.
 
-    `sink` takes a finished frame and says whether there is room for more; after a False nothing is delivered until
-    `resume` is called, and then what was missed is read from the log. `resync` makes the frame that says that
+    `sink` takes an event with its place and says whether there is room for more; after a False nothing is delivered
+    until `resume` is called, and then what was missed is read from the log. `resync` makes the event that says that
     something is gone for good.
     """
 
@@ -77,7 +76,7 @@ class Subscription:
 
     def _pass_on(self, cursor: Cursor, event: bytes) -> bool:
         self.place = cursor
-        self._full = not self._sink(with_cursor(str(cursor), event))
+        self._full = not self._sink(cursor, event)
         return not self._full
 
     async def _read(self) -> None:
@@ -97,9 +96,8 @@ class Subscription:
     async def _read_page(self) -> None:
         backlog = await self._relay.events.read(self.log, self.place)
         if backlog.gap:
-            frame = await self._resync(f"{backlog.generation}.{backlog.tail}")
-            self.place = Cursor(backlog.generation, backlog.tail)
-            self._full = not self._sink(frame)
+            event = await self._resync()
+            self._pass_on(Cursor(backlog.generation, backlog.tail), event)
             return
         if self.place is None:
             self.place = Cursor(backlog.generation, backlog.tail)

@@ -21,6 +21,7 @@ def document() -> Json:
     """The whole document."""
     said, answers, pushes = (get_args(union) for union in (frames.Frame, frames.Answer, events.Push))
     datas = get_args(events.Data)
+    pushes = (*pushes, frames.Resync)
     _, schemas = msgspec.json.schema_components(
         [*said, *answers, *pushes, *datas, _envelope()], ref_template=_REFERENCE
     )

@@ -12,9 +12,12 @@ from tertulia.settings import Settings
 
 _REMEMBERED = 10_000
 _LEEWAY = 30
+_ROLES: dict[str, Literal["user", "agent", "admin"]] = {"agent": "agent", "admin": "admin"}
 
 
-def sign(settings: Settings, *, user: str, tenant: str, role: Literal["user", "admin"], ttl: float) -> str:
+def sign(
+    settings: Settings, *, user: str, tenant: str, role: Literal["user", "agent", "admin"], ttl: float
+) -> str:
     """A token for this user that holds for `ttl` seconds."""
     claims: dict[str, Any] = {
         settings.claim_user: user,
@@ -73,9 +76,10 @@ class Tokens:
         return Principal(
             tenant=_name(claims[settings.claim_tenant]),
             user=_name(claims[settings.claim_user]),
-            role="admin" if claims.get(settings.claim_role) == "admin" else "user",
+            role=_ROLES.get(str(claims.get(settings.claim_role)), "user"),
             name=_text(claims.get("name")),
             email=_text(claims.get("email")),
+            timezone=_text(claims.get("zoneinfo")),
             expires_at=_seconds(claims["exp"]),
         )
 

@@ -4,12 +4,14 @@ import hashlib
 import json
 import re
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 from uuid import UUID
 
 import msgspec
+from litestar.params import Parameter
 
 from tertulia.core.errors import InvalidRequest
+from tertulia.store.keys import Key
 
 T = TypeVar("T")
 
@@ -60,12 +62,18 @@ def uuid(text: str) -> UUID | None:
     return UUID(text) if _CANONICAL.fullmatch(text) else None
 
 
-def idempotency_key(header: str | None) -> str | None:
-    if header is not None and not _KEY.fullmatch(header):
+def key(route: str, header: str | None, body: bytes) -> Key | None:
+    """The idempotency key of a request, with what tells whether a repeat is the same request."""
+    if header is None:
+        return None
+    if not _KEY.fullmatch(header):
         raise InvalidRequest("An Idempotency-Key has 1 to 255 visible ASCII characters.")
-    return header
+    return Key(route, header, hashlib.sha256(body).digest())
 
 
-def digest(body: bytes) -> bytes:
-    """What tells whether a repeated request is the same."""
-    return hashlib.sha256(body).digest()
+IdempotencyKey = Annotated[
+    str | None,
+    Parameter(
+        header="Idempotency-Key", description="a repeat with the same key is answered as the first was"
+    ),
+]

@@ -1,20 +1,28 @@
-"""`/api/conversations`: read one, stop its answer, delete it, change one's mind."""
+"""`/api/conversations`: list them, make one, read one, listen to it, stop its answer, delete it, change one's mind."""
 
 import asyncio
 import time
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from litestar import delete, get, post
+from litestar import Response, delete, get, post
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import Parameter
+from litestar.types import ASGIApp
 from msgspec import Struct
 
 from tertulia.core import errors
+from tertulia.core.agents import is_agent_id
+from tertulia.core.text import client_handle, title_text
+from tertulia.events.log import Cursor as Place
 from tertulia.faces import body as reading
+from tertulia.faces.body import IdempotencyKey
 from tertulia.faces.gate import Signed
-from tertulia.faces.openapi import refuses
-from tertulia.faces.paging import Limit, seq_cursor
+from tertulia.faces.openapi import refuses, takes
+from tertulia.faces.paging import Cursor, Limit, WrongCursor, at_moment, moment_cursor, seq_cursor
+from tertulia.faces.streams import Streams
 from tertulia.queue.hints import Hint, Hints
+from tertulia.store.agents import Directory
 from tertulia.store.conversations import Conversation, Conversations, StoredMessage, StoredTurn
 
 _ABORT_PATIENCE = 5.0
@@ -50,7 +58,102 @@ class Restored(Struct, frozen=True):
 
 _REFUSED = refuses(errors.ConversationNotFound)
 
-Cursor = Annotated[str | None, Parameter(description="a cursor from an earlier page")]
+
+class ConversationList(Struct, frozen=True):
+    """The last active first. `next` is the cursor of the following page."""
+
+    conversations: list[Conversation]
+    next: str | None = None
+
+
+class NewConversation(Struct, frozen=True, forbid_unknown_fields=True):
+    """With `agent_id`, the standing one with that agent; else one of its own, under your own name if you give one."""
+
+    agent_id: str | None = None
+    session_id: str | None = None
+    title: str | None = None
+
+
+@get("/api/conversations", responses=refuses(), tags=["conversations"], summary="List your conversations")
+async def list_conversations(request: Signed, limit: Limit = 50, cursor: Cursor = None) -> ConversationList:
+    """Your conversations, the last active first."""
+    conversations: Conversations = request.app.state.conversations
+    found = await conversations.page(request.user.owner, before=moment_cursor(cursor), limit=limit + 1)
+    page = found[:limit]
+    last = page[-1] if len(found) > limit else None
+    return ConversationList(
+        page, at_moment(last.last_message_at or last.created_at, last.id) if last else None
+    )
+
+
+@post(
+    "/api/conversations",
+    operation_class=takes(NewConversation, {"title": "A trip to the sea"}),
+    responses={
+        **refuses(errors.AgentNotFound, errors.IdempotencyConflict, errors.BodyTooLarge),
+        200: ResponseSpec(Conversation, generate_examples=False, description="It was there already."),
+    },
+    tags=["conversations"],
+    summary="Begin a conversation",
+)
+async def make_conversation(
+    request: Signed, body: bytes, idempotency_key: IdempotencyKey = None
+) -> Response[Conversation]:
+    """A new conversation (201), or the one you have with that agent or under that name (200)."""
+    wanted = reading.decode(body, NewConversation)
+    owner = request.user.owner
+    if wanted.agent_id is not None:
+        if wanted.session_id is not None or wanted.title is not None:
+            raise errors.InvalidRequest(
+                "With agent_id, neither session_id nor title: it is the standing one."
+            )
+        directory: Directory = request.app.state.directory
+        if not is_agent_id(wanted.agent_id):
+            raise errors.AgentNotFound
+        await directory.get(owner, wanted.agent_id)
+    if wanted.session_id is not None:
+        client_handle(wanted.session_id, "session_id")
+    conversations: Conversations = request.app.state.conversations
+    opened = await conversations.open(
+        owner,
+        agent_id=wanted.agent_id,
+        handle=wanted.session_id,
+        title=None if wanted.title is None else title_text(wanted.title),
+        key=reading.key("POST /api/conversations", idempotency_key, body),
+    )
+    return Response(opened.conversation, status_code=201 if opened.created else 200)
+
+
+@get(
+    "/api/conversations/{conversation_id:str}/events",
+    responses={
+        **refuses(errors.ConversationNotFound, errors.TooManyConnections),
+        200: ResponseSpec(
+            str, media_type="text/event-stream", generate_examples=False,  # type: ignore[arg-type]
+            description="Everything that happens in the conversation, until you leave.",
+        ),
+    },
+    tags=["conversations"],
+    summary="Listen to a conversation",
+)  # fmt: skip
+async def listen(
+    request: Signed,
+    conversation_id: str,
+    last_event_id: Annotated[
+        str | None, Parameter(header="Last-Event-ID", description="the last `id:` you saw")
+    ] = None,
+    after: Cursor = None,
+) -> ASGIApp:
+    """Server-sent events. Come back with the last `id:` you saw to get what came after it, or `resync` when that
+    is gone; `after` is for clients that cannot set a header."""
+    conversations: Conversations = request.app.state.conversations
+    streams: Streams = request.app.state.streams
+    seen = last_event_id or after
+    place = Place.parse(seen) if seen else None
+    if seen and place is None:
+        raise WrongCursor
+    name = (await conversations.get(request.user.owner, _name(conversation_id))).id
+    return await streams.of_conversation(request.user, name, place)
 
 
 @get(
@@ -152,4 +255,6 @@ def _name(text: str) -> UUID:
     return name
 
 
-ROUTES = [read_conversation, abort, delete_conversation, restore_conversation]
+ROUTES = [
+    list_conversations, make_conversation, read_conversation, listen, abort, delete_conversation, restore_conversation,
+]  # fmt: skip

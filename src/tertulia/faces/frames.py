@@ -96,13 +96,12 @@ class Standing(Struct, frozen=True):
 class Resync(Struct, frozen=True, tag_field="type", tag="resync", rename="camel"):
     """Something between is gone from the log: read the conversation anew, and go on from this cursor."""
 
-    cursor: str
     timestamp: datetime
     data: Standing
     conversation_id: UUID | None = None
 
 
-Answer = Connected | Subscribed | Accepted | Pong | Error | Resync
+Answer = Connected | Subscribed | Accepted | Pong | Error
 
 encode = msgspec.json.Encoder().encode
 

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from litestar import get, post
-from litestar.params import Parameter
 from msgspec import Meta, Struct
 
 from tertulia.accept import Reception
 from tertulia.core import errors
 from tertulia.core.model import TurnStatus
 from tertulia.faces import body as reading
+from tertulia.faces.body import IdempotencyKey
 from tertulia.faces.gate import Signed
 from tertulia.faces.openapi import refuses, takes
 from tertulia.queue.publisher import Publisher
@@ -57,14 +57,6 @@ class MessageState(Struct, frozen=True):
     reply: Replied | None = None
 
 
-IdempotencyKey = Annotated[
-    str | None,
-    Parameter(
-        header="Idempotency-Key", description="a repeat with the same key is answered as the first was"
-    ),
-]
-
-
 @post(
     "/api/messages",
     status_code=202,
@@ -84,23 +76,15 @@ IdempotencyKey = Annotated[
 async def send_message(request: Signed, body: bytes, idempotency_key: IdempotencyKey = None) -> Queued:
     """Store the message, answer 202 at once; the reply comes over `/ws` or from `GET /api/messages/{id}`."""
     sent = reading.decode(body, SendMessage)
-    submission = submission_of(
-        sent, "POST /api/messages", reading.idempotency_key(idempotency_key), body, request
+    submission = Submission(
+        content=sent.content,
+        agent_id=sent.agent_id,
+        handle=sent.session_id,
+        named=reading.uuid(sent.session_id) if sent.session_id else None,
+        key=reading.key("POST /api/messages", idempotency_key, body),
     )
     reception: Reception = request.app.state.reception
     return queued(await reception.accept(request.user.owner, submission))
-
-
-def submission_of(sent: SendMessage, route: str, key: str | None, body: bytes, request: Signed) -> Submission:
-    return Submission(
-        content=sent.content,
-        agent_id=sent.agent_id or request.app.state.settings.agent_id,
-        route=route,
-        handle=sent.session_id,
-        named=reading.uuid(sent.session_id) if sent.session_id else None,
-        key=key,
-        body_hash=reading.digest(body) if key else None,
-    )
 
 
 def queued(accepted: Accepted) -> Queued:

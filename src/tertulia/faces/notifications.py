@@ -10,7 +10,7 @@ from tertulia.core import errors
 from tertulia.faces import body as reading
 from tertulia.faces.gate import Signed
 from tertulia.faces.openapi import refuses
-from tertulia.faces.paging import Limit
+from tertulia.faces.paging import Limit, id_cursor
 from tertulia.store.notifications import Notification, Notifications
 
 
@@ -30,10 +30,9 @@ async def list_notifications(
 ) -> NotificationPage:
     """Those sent to you, newest first; `unread=true` leaves out what you have read."""
     notifications: Notifications = request.app.state.notifications
-    before = None if cursor is None else reading.uuid(cursor)
-    if cursor is not None and before is None:
-        raise errors.InvalidRequest("That cursor is not one of ours. Leave it out to begin at the newest.")
-    found = await notifications.page(request.user.owner, unread=unread, before=before, limit=limit + 1)
+    found = await notifications.page(
+        request.user.owner, unread=unread, before=id_cursor(cursor), limit=limit + 1
+    )
     page = found[:limit]
     return NotificationPage(page, str(page[-1].id) if len(found) > limit else None)
 

@@ -11,16 +11,18 @@ from litestar.exceptions import WebSocketDisconnect
 
 from tertulia import clock, logs, metrics
 from tertulia.core import errors
+from tertulia.core.events import with_cursor
 from tertulia.core.model import Principal
 from tertulia.events.log import Cursor, session_log, user_log
 from tertulia.events.relay import Relay, Subscription
 from tertulia.faces import body as reading
-from tertulia.faces import frames
+from tertulia.faces import frames, gap
 from tertulia.faces.gate import OPEN, Gate, bearer
 from tertulia.faces.limits import Rate
 from tertulia.faces.outlet import Outlet
+from tertulia.faces.presence import Presence
 from tertulia.settings import Settings
-from tertulia.store.conversations import Conversations, StoredTurn
+from tertulia.store.conversations import Conversations
 from tertulia.store.messages import Submission
 
 _log = logs.get("faces.socket")
@@ -52,7 +54,7 @@ class Peer:
         self._reception = state.reception
         self._settings = settings
         self._inbound = Rate(_INBOUND_PER_MINUTE)
-        self._peers: dict[Any, int] = state.peers
+        self._presence: Presence = state.presence
         self._subscriptions: dict[str, Subscription] = {}
         self._closing: asyncio.Future[Closing] = asyncio.get_running_loop().create_future()
         self._expiry: asyncio.TimerHandle | None = None
@@ -83,7 +85,7 @@ class Peer:
             await subscription.close()
         await self.outlet.close()
         if self.principal:
-            self._count(self.principal, -1)
+            self._presence.leave(self.principal.owner)
 
     def _close(self, closing: Closing) -> None:
         if not self._closing.done():
@@ -169,18 +171,17 @@ class Peer:
             self._expire(principal)
 
     async def _welcome(self, principal: Principal) -> None:
-        if self._peers.get(principal.owner, 0) >= self._settings.sockets_per_user:
-            raise Closing(_TOO_MANY, "You have too many connections open.")
-        self._count(principal, +1)
+        try:
+            self._presence.enter(principal.owner)
+        except errors.TooManyConnections as error:
+            raise Closing(_TOO_MANY, str(error)) from error
         self.principal = principal
         self._expire(principal)
-        place = await self._listen("user", user_log(principal.owner), None, None)
+        try:
+            place = await self._listen("user", user_log(principal.owner), None, None)
+        except errors.Unavailable as error:  # a socket that nothing is pushed to would be a trap
+            raise Closing(_TRY_AGAIN, str(error)) from error
         self._tell(frames.Connected(principal.user, principal.tenant, str(place)))
-
-    def _count(self, principal: Principal, change: int) -> None:
-        self._peers[principal.owner] = self._peers.get(principal.owner, 0) + change
-        if not self._peers[principal.owner]:
-            del self._peers[principal.owner]
 
     def _expire(self, principal: Principal) -> None:
         """The token's end is the socket's, unless a newer one comes."""
@@ -215,33 +216,26 @@ class Peer:
         if old := self._subscriptions.pop(name, None):
             await old.close()
 
-        async def resync(cursor: str) -> bytes:
-            return await self._resync(cursor, conversation)
+        def put(cursor: Cursor, event: bytes) -> bool:
+            return self.outlet.put(with_cursor(str(cursor), event))
 
-        subscription = await self._relay.subscribe(log, after, self.outlet.put, resync)
+        async def resync() -> bytes:
+            owner = self.principal.owner if self.principal else None
+            return await gap.event(self._conversations, owner, conversation)
+
+        subscription = await self._relay.subscribe(log, after, put, resync)
         self._subscriptions[name] = subscription
         return subscription.place
 
-    async def _resync(self, cursor: str, conversation: UUID | None) -> bytes:
-        """Something is gone from the log: where it goes on, and how the newest turns stand."""
-        turns: list[StoredTurn] = []
-        if conversation and self.principal:
-            turns = await self._conversations.newest_turns(self.principal.owner, conversation, 10)
-        return frames.encode(frames.Resync(cursor, clock.now(), frames.Standing(turns), conversation))
-
     async def _say(self, principal: Principal, said: frames.Say) -> None:
-        raw = msgspec.json.encode(said)
-        key = reading.idempotency_key(said.idempotency_key)
         accepted = await self._reception.accept(
             principal.owner,
             Submission(
                 content=said.content,
-                agent_id=said.agent_id or self._settings.agent_id,
-                route="WS message",
+                agent_id=said.agent_id,
                 handle=said.session_id,
                 named=reading.uuid(said.session_id) if said.session_id else None,
-                key=key,
-                body_hash=reading.digest(raw) if key else None,
+                key=reading.key("WS message", said.idempotency_key, msgspec.json.encode(said)),
             ),
         )
         self._tell(frames.Accepted(accepted.message, accepted.turn, accepted.handle, accepted.conversation))

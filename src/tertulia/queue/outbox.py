@@ -22,7 +22,7 @@ class Outbox:
     def __init__(self, database: Database, events: EventLog) -> None:
         self._database = database
         self._events = events
-        self._sent: list[tuple[str, UUID]] = []
+        self._sent: list[tuple[str, UUID, int]] = []
         self._clearing: asyncio.Task[None] | None = None
 
     async def publish(self, turn: Turn, last: Terminal) -> None:
@@ -40,7 +40,7 @@ class Outbox:
         ]
         for future in told:
             await future
-        self._sent.append((owner.tenant, turn))
+        self._sent.append((owner.tenant, turn, attempt))
         if self._clearing is None:
             self._clearing = asyncio.create_task(self._clear_soon())
 
@@ -54,15 +54,16 @@ class Outbox:
         self._clearing = None
         sent, self._sent = self._sent, []
         with contextlib.suppress(Unavailable):  # then they are sent once more, which changes nothing
-            await self._database.many(
-                "terminals_sent", tenants=[tenant for tenant, _ in sent], turns=[turn for _, turn in sent]
-            )
+            tenants, turns, attempts = map(list, zip(*sent, strict=True))
+            await self._database.many("terminals_sent", tenants=tenants, turns=turns, attempts=attempts)
 
 
 def stored_terminal(text: str) -> Terminal:
     """The events of an end as they were kept in the turn's row."""
-    kept: Any = msgspec.json.decode(text)
-    return Terminal(
-        [msgspec.Raw(msgspec.json.encode(event)) for event in kept["session"]],
-        [msgspec.Raw(msgspec.json.encode(event)) for event in kept["user"]],
-    )
+    kept: dict[str, list[dict[str, Any]]] = msgspec.json.decode(text)
+    return Terminal(*([_again(event) for event in kept[log]] for log in ("session", "user")))
+
+
+def _again(event: dict[str, Any]) -> msgspec.Raw:
+    """As it was encoded first: the database keeps no order of keys, and `type` comes before all others."""
+    return msgspec.Raw(msgspec.json.encode({"type": event["type"], **event}))

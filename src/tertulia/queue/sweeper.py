@@ -1,10 +1,10 @@
-"""What makes up for every loss: wake-ups nobody got, ends nobody published, conversations to erase."""
+"""What makes up for every loss: wake-ups nobody got, ends nobody published. What can wait: erasing, indexing."""
 
 from datetime import timedelta
 
 from tertulia import logs, metrics
 from tertulia.core.model import Owner
-from tertulia.events.log import EventLog, session_log
+from tertulia.events.log import EventLog, session_log, user_log
 from tertulia.queue.consumer import Consumer
 from tertulia.queue.outbox import Outbox, stored_terminal
 from tertulia.queue.publisher import Publisher
@@ -50,9 +50,18 @@ class Sweeper:
 
     async def erase_deleted(self) -> None:
         """Erase what was deleted longer ago than one may change one's mind."""
-        for row in await self._database.many("erase_deleted", age=self._erase_after, limit=_BATCH):
-            await self._events.erase(session_log(row["tenant"], row["id"]))
-            _log.info("conversation erased", tenant=row["tenant"], conversation=str(row["id"]))
+        age = self._erase_after
+        for row in await self._database.many("deleted_conversations", age=age, limit=_BATCH):
+            tenant, name = row["tenant"], row["id"]
+            await self._events.erase(session_log(tenant, name))
+            await self._events.erase(user_log(Owner(tenant, row["user_id"])))  # it has the answers too
+            await self._database.many("erase_deleted", tenant=tenant, conversation=name, age=age)
+            _log.info("conversation erased", tenant=tenant, conversation=str(name))
+
+    async def index(self) -> None:
+        """Make findable what was said."""
+        while (await self._database.one("index_messages", limit=_BATCH))["written"] == _BATCH:
+            pass
 
     async def forget_keys(self) -> None:
         await self._database.many("forget_keys", age=_KEY_AGE)

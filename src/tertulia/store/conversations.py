@@ -8,9 +8,11 @@ import asyncpg
 import msgspec
 from msgspec import Struct
 
+from tertulia import ids
 from tertulia.core.errors import Conflict, ConversationNotFound, TurnNotFound, TurnNotRetryable
-from tertulia.core.model import Owner
+from tertulia.core.model import ContentType, Owner
 from tertulia.store.database import Database
+from tertulia.store.keys import Key, once
 from tertulia.store.wire import Row
 
 _END = 2**62  # after every message there can be
@@ -29,6 +31,7 @@ class StoredMessage(Struct, frozen=True, rename="camel"):
     agent_id: str | None = None
     structured_data: msgspec.Raw | None = None
     actions: msgspec.Raw | None = None
+    briefing_id: UUID | None = None
 
 
 class StoredTurn(Struct, frozen=True, rename="camel"):
@@ -71,6 +74,13 @@ class History(Struct, frozen=True):
     more: bool
 
 
+class Opened(Struct, frozen=True, rename="camel"):
+    """A conversation that was looked for, and whether it had to be made."""
+
+    conversation: Conversation
+    created: bool
+
+
 class Retried(Struct, frozen=True):
     conversation: UUID
     message: UUID
@@ -78,15 +88,23 @@ class Retried(Struct, frozen=True):
 
 
 class Conversations:
-    def __init__(self, database: Database, queued_limit: int) -> None:
+    """Reads and changes conversations for the user who asks."""
+
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._queued_limit = queued_limit
 
     async def history(
-        self, owner: Owner, conversation: UUID, *, before: int | None, after: int | None, limit: int
+        self,
+        owner: Owner,
+        conversation: UUID,
+        *,
+        before: int | None,
+        after: int | None,
+        limit: int,
+        kinds: tuple[ContentType, ...] = tuple(ContentType),
     ) -> History:
         """The newest messages before `before` (or after `after`), in the order of the log."""
-        found = await self._get(owner, conversation)
+        found = await self.get(owner, conversation)
         rows = await self._database.many(
             "read_page",
             **_of(owner),
@@ -94,6 +112,7 @@ class Conversations:
             before=_END if before is None else before,
             after=after,
             limit=limit + 1,
+            kinds=list(kinds),
         )
         more, rows = len(rows) > limit, rows[:limit]
         asked = [row["id"] for row in rows if row["role"] == "user"]
@@ -101,11 +120,48 @@ class Conversations:
         messages = [_message(row) for row in (rows if after is not None else reversed(rows))]
         return History(found, messages, [_turn(row) for row in turns], more)
 
-    async def _get(self, owner: Owner, conversation: UUID) -> Conversation:
+    async def get(self, owner: Owner, conversation: UUID) -> Conversation:
         rows = await self._database.many("read_conversation", **_of(owner), conversation=conversation)
         if not rows:
             raise ConversationNotFound
         return _conversation(rows[0])
+
+    async def whose(self, owner: Owner, conversation: UUID) -> Literal["mine", "foreign", "none"]:
+        """Whose it is within one's own tenant; another tenant's is none."""
+        async with self._database.transaction(owner) as session:
+            row = await session.call("whose_conversation", conversation=conversation)
+        return row["whose"]
+
+    async def standing(self, owner: Owner, agent_id: str) -> Conversation:
+        """The one conversation of this user with this agent, made if there is none yet."""
+        row = await self._database.one("open_standing", **_of(owner), agent=agent_id, **_fresh())
+        return await self.get(owner, row["conversation"])
+
+    async def open(
+        self, owner: Owner, *, agent_id: str | None, handle: str | None, title: str | None, key: Key | None
+    ) -> Opened:
+        """A new conversation; but the one that is there, with that agent or under that handle."""
+        async with self._database.transaction(owner) as session:
+
+            async def make() -> Opened:
+                given = {"agent": agent_id} if agent_id else {"handle": handle, "title": title}
+                query = "open_standing" if agent_id else "open_handle"
+                row = await session.call(query, **_of(owner), **given, **_fresh())
+                rows = await session.many("read_conversation", **_of(owner), conversation=row["conversation"])
+                return Opened(_conversation(rows[0]), row["created"])
+
+            return await once(session, owner, key, Opened, make)
+
+    async def page(
+        self, owner: Owner, *, before: tuple[datetime, UUID] | None, limit: int
+    ) -> list[Conversation]:
+        """One's own, the last active first; `before` tells the last one of the page before."""
+        active, name = before or (None, None)
+        async with self._database.transaction(owner) as session:
+            rows = await session.many(
+                "conversations_page", **_of(owner), active=active, before=name, limit=limit
+            )
+        return [_conversation(row) for row in rows]
 
     async def of_session(self, owner: Owner, session_id: str) -> UUID | None:
         """The conversation that this credential opens, if it is the owner's."""
@@ -125,13 +181,10 @@ class Conversations:
 
     async def hide(self, owner: Owner, conversation: UUID) -> list[UUID]:
         """Delete it, for all to see; yields the turns that were asked to stop."""
-        async with self._database.transaction(owner) as session:
-            row = await session.one(
-                "hide_conversation", tenant=owner.tenant, user=owner.user, conversation=conversation
-            )
-        if row is None:
+        row = await self._database.one("hide_conversation", **_of(owner), conversation=conversation)
+        if not row["found"]:
             raise ConversationNotFound
-        return row["turns"] or []
+        return row["stopped"]
 
     async def bring_back(self, owner: Owner, conversation: UUID) -> None:
         """Undo the deletion, while there is still something to undo."""
@@ -147,11 +200,9 @@ class Conversations:
 
     async def request_abort(self, owner: Owner, conversation: UUID) -> list[UUID]:
         """Ask what is being answered now to stop; yields the turns that were asked."""
-        await self._get(owner, conversation)
+        await self.get(owner, conversation)
         async with self._database.transaction(owner) as session:
-            rows = await session.many(
-                "request_abort", tenant=owner.tenant, user=owner.user, conversation=conversation
-            )
+            rows = await session.many("request_abort", **_of(owner), conversation=conversation)
         return [row["turn"] for row in rows]
 
     async def ended(self, owner: Owner, turns: list[UUID]) -> list[StoredTurn] | None:
@@ -163,9 +214,7 @@ class Conversations:
 
     async def retry(self, owner: Owner, turn: UUID) -> Retried:
         """Queue a failed or aborted turn again."""
-        row = await self._database.one(
-            "retry_turn", tenant=owner.tenant, user=owner.user, turn=turn, limit=self._queued_limit
-        )
+        row = await self._database.one("retry_turn", **_of(owner), turn=turn)
         outcome: Literal["accepted", "not_found", "not_retryable"] = row["outcome"]
         if outcome == "not_found":
             raise TurnNotFound
@@ -178,12 +227,17 @@ def _of(owner: Owner) -> dict[str, str]:
     return {"tenant": owner.tenant, "user": owner.user}
 
 
+def _fresh() -> dict[str, object]:
+    """For a conversation that may have to be made."""
+    return {"conversation": ids.conversation_id(), "session": ids.session_credential()}
+
+
 def _raw(text: str | None) -> msgspec.Raw | None:
     return None if text is None else msgspec.Raw(text.encode())
 
 
 def _message(row: Row) -> StoredMessage:
-    name, seq, role, kind, content, created, turn, agent, structured, actions = row
+    name, seq, role, kind, content, created, turn, agent, structured, actions, briefing = row
     return StoredMessage(
         name,
         seq,
@@ -195,6 +249,7 @@ def _message(row: Row) -> StoredMessage:
         agent,
         _raw(structured),
         _raw(actions),
+        briefing,
     )
 
 

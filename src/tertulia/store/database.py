@@ -39,6 +39,13 @@ class Session:
         query = self._known[name]
         return await self._connection.fetchrow(query.sql, *query.arguments(given))
 
+    async def call(self, name: str, /, **given: object) -> Row:
+        """The one row that a function yields."""
+        row = await self.one(name, **given)
+        if row is None:
+            raise LookupError(name)
+        return row
+
     async def many(self, name: str, /, **given: object) -> list[Row]:
         query = self._known[name]
         return await self._connection.fetch(query.sql, *query.arguments(given))
@@ -82,11 +89,11 @@ class Database:
             return await connection.fetch(query.sql, *query.arguments(given))
 
     @asynccontextmanager
-    async def transaction(self, owner: Owner) -> AsyncGenerator[Session]:
-        """A transaction in which row level security shows what is the owner's, and nothing else."""
+    async def transaction(self, owner: Owner, role: str = "user") -> AsyncGenerator[Session]:
+        """A transaction in which row level security shows what is the owner's, and lets them do what the role may."""
         async with self.lent() as connection, connection.transaction():
             session = Session(connection, self._known)
-            await session.one("enter", tenant=owner.tenant, user=owner.user)
+            await session.one("enter", tenant=owner.tenant, user=owner.user, role=role)
             yield session
 
     async def reachable(self) -> bool:

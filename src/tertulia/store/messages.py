@@ -10,8 +10,9 @@ from msgspec import UNSET, Struct
 
 from tertulia import ids
 from tertulia.core import errors
-from tertulia.core.model import ContentType, ContextMessage, Owner, Role, TurnStatus
+from tertulia.core.model import ContentType, ContextMessage, Owner, Role, ToolUse, TurnStatus
 from tertulia.store.database import Database
+from tertulia.store.keys import Key
 from tertulia.store.wire import Row
 
 
@@ -19,13 +20,11 @@ class Submission(Struct, frozen=True):
     """A message that somebody wants to have accepted."""
 
     content: str
-    agent_id: str
-    route: str
+    agent_id: str | None = None
     handle: str | None = None
     named: UUID | None = None
     create: bool = True
-    key: str | None = None
-    body_hash: bytes | None = None
+    key: Key | None = None
 
 
 class Accepted(Struct, frozen=True):
@@ -78,8 +77,9 @@ class Asked(Struct, frozen=True):
 class Messages:
     """Reads and writes the log for the user who asks."""
 
-    def __init__(self, database: Database, queued_limit: int, user_limit: int) -> None:
+    def __init__(self, database: Database, default_agent: str, queued_limit: int, user_limit: int) -> None:
         self._database = database
+        self._default_agent = default_agent
         self._queued_limit = queued_limit
         self._user_limit = user_limit
 
@@ -89,7 +89,7 @@ class Messages:
             row = await self._database.one("accept_message", **self._arguments(owner, submission))
         except asyncpg.PostgresError as error:
             raise _refusal(error) or error from error
-        if row["outcome"] == "key_conflict":
+        if row["outcome"] == "conflict":
             raise errors.IdempotencyConflict
         return Accepted(
             conversation=row["conversation"],
@@ -112,10 +112,11 @@ class Messages:
             "message": ids.row_id(),
             "turn": ids.row_id(),
             "agent": submission.agent_id,
+            "default": self._default_agent,
             "content": msgspec.json.encode(submission.content).decode(),
-            "route": submission.route,
-            "key": submission.key,
-            "hash": submission.body_hash,
+            "route": submission.key and submission.key.route,
+            "key": submission.key and submission.key.text,
+            "hash": submission.key and submission.key.body_hash,
             "conversation_limit": self._queued_limit,
             "user_limit": self._user_limit,
         }
@@ -173,6 +174,7 @@ def _raw(text: str | None) -> msgspec.Raw | None:
 
 _REFUSALS: dict[str, type[errors.TertuliaError]] = {
     "not_found": errors.ConversationNotFound,
+    "no_agent": errors.AgentNotFound,
     "conversation_busy": errors.ConversationBusy,
     "user_busy": errors.TooManyTurns,
 }
@@ -185,6 +187,9 @@ def _refusal(error: asyncpg.PostgresError) -> errors.TertuliaError | None:
     return kind(retry_after=5) if issubclass(kind, errors.TooManyRequests) else kind()
 
 
+_tools = msgspec.json.Decoder(tuple[ToolUse, ...])
+
+
 def context_message(row: Row) -> ContextMessage:
     structured = row["structured"]
     return ContextMessage(
@@ -194,4 +199,5 @@ def context_message(row: Row) -> ContextMessage:
         structured_data=UNSET if structured is None else msgspec.json.decode(structured),
         content_type=ContentType(row["content_type"]),
         seq=row["seq"],
+        tools=_tools.decode(row["tools"]) if row["tools"] else (),
     )

@@ -1,17 +1,31 @@
 """Turns in the database: taken, recorded, ended; each write asks whether the lease still holds."""
 
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from tertulia import ids
+from tertulia.core.agents import profile
 from tertulia.core.model import ContentType, ContextMessage, Owner, Role
 from tertulia.core.turns import Ending, Terminal, Turn
 from tertulia.store.database import Database
 from tertulia.store.messages import context_message
 from tertulia.store.wire import Row
+
+
+class Written(NamedTuple):
+    """How writing an end went: where the reply is in the log, and whether the conversation has more turns.
+
+    `stale`: another worker holds the lease now. `aborting`: an abort came first and must be obeyed. `unwritable`:
+    the database refuses it for what it holds. With `more` the lease is kept; `hidden` conversations are deleted ones.
+    """
+
+    outcome: Literal["ended", "stale", "aborting", "unwritable"]
+    seq: int = 0
+    more: bool = False
+    hidden: bool = False
 
 
 class Turns:
@@ -64,14 +78,8 @@ class Turns:
         row = await self._database.one("keep_partial", **self._fence(turn), text=text)
         return bool(row["kept"])
 
-    async def finish(
-        self, turn: Turn, ending: Ending, terminal: Terminal, trace: dict[str, Any]
-    ) -> tuple[Literal["ended", "stale", "aborting"], int, bool]:
-        """Write the end, reply and outbox in one transaction.
-
-        Yields how it went, the reply's place in the log, and whether the conversation has more turns (then the lease
-        is kept). `stale`: another worker holds the lease now. `aborting`: an abort came first and must be obeyed.
-        """
+    async def finish(self, turn: Turn, ending: Ending, terminal: Terminal, trace: dict[str, Any]) -> Written:
+        """Write the end, reply and outbox in one transaction."""
         answer = ending.answer
         row = await self._database.one(
             "finish_turn",
@@ -89,7 +97,7 @@ class Turns:
             terminal=_json(terminal),
             partial=ending.partial,
         )
-        return row["outcome"], row["seq"] or 0, bool(row["more"])
+        return Written(row["outcome"], row["seq"] or 0, bool(row["more"]), bool(row["hidden"]))
 
     async def release(self, turn: Turn) -> None:
         """Give the turn back untouched, for another worker."""
@@ -147,6 +155,9 @@ def _turn(row: Row, owner: Owner, conversation: UUID) -> Turn:
         epoch=row["epoch"],
         context_until=row["context_until"],
         context_tail=row["context_tail"],
+        card_seq=row["card_seq"],
         aborting=row["aborting"],
         partial=row["partial"],
+        timezone=row["timezone"],
+        profile=profile(row["profile"]) if row["profile"] else None,
     )

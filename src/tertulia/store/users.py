@@ -11,11 +11,13 @@ class Users:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._met: set[tuple[str, str, str | None, str | None]] = set()
+        self._met: set[tuple[str | None, ...]] = set()
 
     async def meet(self, principal: Principal) -> None:
         """Write the user down the first time, and again when the token tells another name or address."""
-        introduced = (principal.tenant, principal.user, principal.name, principal.email)
+        introduced = (
+            principal.tenant, principal.user, principal.name, principal.email, principal.timezone
+        )  # fmt: skip
         if introduced in self._met:
             return
         async with self._database.transaction(principal.owner) as session:
@@ -25,6 +27,7 @@ class Users:
                 user=principal.user,
                 name=principal.name,
                 email=principal.email,
+                timezone=principal.timezone,
             )
         if len(self._met) >= _REMEMBERED:
             self._met.clear()

@@ -47,6 +47,7 @@ class NotifyUser:
         self._events.post(
             user_log(Owner(turn.owner.tenant, target)),
             [encode(Notified(sent.id, sent.from_user_id, sent.to_user_id, sent.message, sent.created_at))],
+            once=str(sent.id),
         )
         return Outcome(
             f"{target} has been notified.", action={"type": self.name, "user_id": target, "message": message}

@@ -14,7 +14,7 @@ from tertulia.store.turns import Turns
 from tertulia.worker.runner import Attempt, Reason, Runner
 
 _log = logs.get("worker")
-_PARKED = 5000
+_PUT_OFF = 5000
 
 Place = tuple[str, UUID]  # a conversation: ids are unique within a tenant
 
@@ -49,10 +49,15 @@ class Pool:
 
     async def room(self) -> int:
         """How many more conversations can be taken, as soon as it is one or more."""
-        while (free := self._free()) <= 0:
+        while (free := self.free()) <= 0:
             self._room.clear()
             await self._room.wait()
         return free
+
+    def free(self) -> int:
+        """How many more conversations can be taken now."""
+        put_off = sum(map(len, self._parked.values())) + len(self.deferred)
+        return 0 if put_off >= _PUT_OFF else self._slots - len(self._tasks)
 
     def wake(self, wakeup: Wakeup) -> None:
         """See to this conversation: now, after its present turn, or when its tenant has a slot again."""
@@ -65,6 +70,16 @@ class Pool:
             self._parked.setdefault(wakeup.owner.tenant, deque()).append(wakeup)
             return
         self._start(wakeup.owner, place)
+
+    def undefer(self, entries: Collection[str], *, done: bool) -> None:
+        """Put away what others have answered meanwhile (`done`), or try it again."""
+        found = [self.deferred.pop(entry) for entry in entries if entry in self.deferred]
+        if done:
+            self._consumer.done(wakeup.entry for wakeup in found)
+        else:
+            for wakeup in found:
+                self.wake(wakeup)
+        self._room.set()
 
     def stop(self, turns: Collection[UUID], reason: Reason) -> None:
         """Stop those of these turns that run here."""
@@ -85,10 +100,6 @@ class Pool:
             for wakeup in entries.values():
                 self._publisher.wake(wakeup.owner, wakeup.conversation, wakeup.message)
             self._consumer.done(entries)
-
-    def _free(self) -> int:
-        parked = sum(map(len, self._parked.values()))
-        return 0 if parked >= _PARKED else self._slots - len(self._tasks)
 
     def _start(self, owner: Owner, place: Place) -> None:
         self._tenants[owner.tenant] = self._tenants.get(owner.tenant, 0) + 1
@@ -148,6 +159,8 @@ class Pool:
             self._done(
                 place, [e for e, w in self._entries.get(place, {}).items() if w.message == taken.message]
             )
+            if more and self._draining:
+                await self._turns.release(taken)  # for the next worker, at once
             if not more and place not in self._entries:
                 return
 

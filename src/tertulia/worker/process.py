@@ -31,6 +31,7 @@ from tertulia.worker.upkeep import Upkeep, every
 
 _log = logs.get("worker")
 _BLOCK = 5.0
+_INDEX = 0.5
 _HELD = 20  # the context holds so many messages of a conversation
 
 
@@ -56,7 +57,7 @@ async def worker(parts: Services) -> AsyncGenerator[None]:
     outbox = Outbox(parts.database, parts.events)
     runner = Runner(
         Agents(settings, [NotifyUser(parts.notifications, parts.events), Present()]),
-        Recall(stores, parts.messages, settings.context_window, _HELD),
+        Recall(stores, parts.messages, _HELD),
         turns,
         parts.events,
         outbox,
@@ -88,6 +89,7 @@ async def worker(parts: Services) -> AsyncGenerator[None]:
             every(settings.sweep_seconds, sweeper.wake_forgotten),
             every(settings.sweep_seconds, sweeper.publish_ends),
             every(settings.sweep_seconds, sweeper.erase_deleted),
+            every(_INDEX, sweeper.index),
             every(60, sweeper.forget_keys),
             every(5, sweeper.count),
             every(5, stores.sweep),

@@ -14,10 +14,12 @@ from tertulia.core.statuses import http_status
 from tertulia.core.turns import Answer, Ending, Terminal, Turn, terminal
 from tertulia.events.log import EventLog
 from tertulia.queue.outbox import Outbox
-from tertulia.store.turns import Turns
+from tertulia.store.turns import Turns, Written
 from tertulia.worker.stream import LeaseLost, TurnStream
 
 _log = logs.get("worker")
+
+_UNWRITABLE = Ending(TurnStatus.FAILED, error=errors.AgentError())
 
 Reason = Literal["abort", "lost", "drain"]
 
@@ -100,9 +102,9 @@ class Runner:
         self, attempt: Attempt, stream: TurnStream, reply: UUID, trace: dict[str, Any]
     ) -> Answer:
         turn = attempt.turn
-        agent = await self._agents.get(turn.agent_id)
+        agent = await self._agents.of(turn)
         stream.start(reply, agent.model_name)
-        history = await self._recall.before(turn)
+        history = await self._recall.before(turn, agent.window)
         steps = await self._turns.steps(turn) if turn.attempt > 1 else []
         trace |= {
             "model": agent.model_name,
@@ -123,26 +125,28 @@ class Runner:
         turn = attempt.turn
         failpoints.reach("worker.before_commit")
         last = terminal(turn, ending, _status(ending), clock.now())
-        outcome, seq, more = await self._finish(turn, ending, last, trace)
-        if outcome == "aborting":
-            ending = _aborted(
-                ending.answer.text if ending.answer else stream.said, ending.reply or ids.row_id()
+        written = await self._finish(turn, ending, last, trace)
+        if written.outcome in ("aborting", "unwritable"):
+            said = ending.answer.text if ending.answer else stream.said
+            ending = (
+                _aborted(said, ending.reply or ids.row_id()) if written.outcome == "aborting" else _UNWRITABLE
             )
             last = terminal(turn, ending, _status(ending), clock.now())
-            outcome, seq, more = await self._finish(turn, ending, last, trace)
-        if outcome != "ended":
+            written = await self._finish(turn, ending, last, trace)
+        if written.outcome != "ended":
             metrics.FENCED.inc()
             _log.warning("late end refused", turn=str(turn.id), attempt=turn.attempt)
             return None
         failpoints.reach("worker.after_commit")
         await self._outbox.publish(turn, last)
-        await self._recall.add(turn, ending.answer, seq, clock.now())
+        if written.hidden:
+            await self._recall.forget(turn)
+        else:
+            await self._recall.add(turn, ending.answer, written.seq, clock.now())
         _report(turn, ending, trace)
-        return more
+        return written.more
 
-    async def _finish(
-        self, turn: Turn, ending: Ending, last: Terminal, trace: dict[str, Any]
-    ) -> tuple[Literal["ended", "stale", "aborting"], int, bool]:
+    async def _finish(self, turn: Turn, ending: Ending, last: Terminal, trace: dict[str, Any]) -> Written:
         """Write the end, again and again while the database is away: the write knows whether it happened before."""
         patience = time.monotonic() + self._patience
         while True:
@@ -150,8 +154,11 @@ class Runner:
                 return await self._turns.finish(turn, ending, last, trace)
             except errors.Unavailable:
                 if time.monotonic() > patience:
-                    return "stale", 0, False
+                    return Written("stale")
                 await asyncio.sleep(0.2)
+            except Exception as error:  # noqa: BLE001  an end that cannot be written must not be tried for ever
+                _log.error("end not writable", turn=str(turn.id), exc_info=error)
+                return Written("unwritable")
 
 
 def _aborted(said: str, reply: UUID) -> Ending:

@@ -64,16 +64,16 @@ class Upkeep:
             messages=[wakeup.message for wakeup in waiting.values()],
         )
         ended = {row["id"] for row in rows}
-        for entry, wakeup in waiting.items():
-            del self._pool.deferred[entry]
-            if wakeup.message in ended:
-                self._consumer.done([entry])
-            else:
-                self._pool.wake(wakeup)
+        self._pool.undefer([entry for entry, wakeup in waiting.items() if wakeup.message in ended], done=True)
+        open_still = [entry for entry, wakeup in waiting.items() if wakeup.message not in ended]
+        self._pool.undefer(open_still[: max(self._pool.free(), 0)], done=False)
 
     async def claim_abandoned(self) -> None:
         """Take over entries of workers that are gone."""
-        for wakeup in await self._consumer.claim(self._lease * 2, _CLAIMED_AT_ONCE):
+        room = min(self._pool.free(), _CLAIMED_AT_ONCE)
+        if room <= 0:
+            return
+        for wakeup in await self._consumer.claim(self._lease * 2, room):
             metrics.RECLAIMED.inc()
             self._pool.wake(wakeup)
 

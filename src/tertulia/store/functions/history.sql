@@ -11,21 +11,23 @@ $$;
 
 -- The newest messages before a place in the log, newest first; or the first ones after it, oldest first.
 CREATE FUNCTION api.read_page(p_tenant text, p_user text, p_conversation uuid, p_before bigint, p_after bigint,
-                              p_limit integer)
+                              p_limit integer, p_kinds text[])
 RETURNS TABLE (id uuid, seq bigint, role text, content_type text, content text, created_at timestamptz, turn_id uuid,
-               agent_id text, structured text, actions text) LANGUAGE plpgsql AS $$
+               agent_id text, structured text, actions text, briefing_id uuid) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
     IF p_after IS NULL THEN
         RETURN QUERY SELECT m.id, m.seq, m.role, m.content_type, m.content::text, m.created_at, m.turn_id, m.agent_id,
-                            m.structured_data::text, m.actions::text
+                            m.structured_data::text, m.actions::text, m.briefing_id
                        FROM messages m WHERE m.tenant = p_tenant AND m.conversation_id = p_conversation
-                                         AND m.seq < p_before ORDER BY m.seq DESC LIMIT p_limit;
+                                         AND m.seq < p_before AND m.content_type = ANY(p_kinds)
+                      ORDER BY m.seq DESC LIMIT p_limit;
     ELSE
         RETURN QUERY SELECT m.id, m.seq, m.role, m.content_type, m.content::text, m.created_at, m.turn_id, m.agent_id,
-                            m.structured_data::text, m.actions::text
+                            m.structured_data::text, m.actions::text, m.briefing_id
                        FROM messages m WHERE m.tenant = p_tenant AND m.conversation_id = p_conversation
-                                         AND m.seq > p_after ORDER BY m.seq LIMIT p_limit;
+                                         AND m.seq > p_after AND m.content_type = ANY(p_kinds)
+                      ORDER BY m.seq LIMIT p_limit;
     END IF;
 END
 $$;

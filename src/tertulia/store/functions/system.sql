@@ -38,10 +38,10 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $
      WHERE t.terminal IS NOT NULL AND t.ended_at < clock_timestamp() - p_age ORDER BY t.ended_at LIMIT p_limit
 $$;
 
-CREATE FUNCTION api.terminals_sent(p_tenants text[], p_turns uuid[]) RETURNS void
+CREATE FUNCTION api.terminals_sent(p_tenants text[], p_turns uuid[], p_attempts integer[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET synchronous_commit = off AS $$
-    UPDATE turns t SET terminal = NULL FROM unnest(p_tenants, p_turns) AS sent (tenant, id)
-     WHERE t.tenant = sent.tenant AND t.id = sent.id
+    UPDATE turns t SET terminal = NULL FROM unnest(p_tenants, p_turns, p_attempts) AS sent (tenant, id, attempt)
+     WHERE t.tenant = sent.tenant AND t.id = sent.id AND t.attempt = sent.attempt
 $$;
 
 CREATE FUNCTION api.ended_messages(p_tenants text[], p_messages uuid[]) RETURNS SETOF uuid
@@ -51,12 +51,17 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
                           AND t.status IN ('queued', 'running'))
 $$;
 
-CREATE FUNCTION api.erase_deleted(p_age interval, p_limit integer) RETURNS TABLE (tenant text, user_id text, id uuid)
+CREATE FUNCTION api.deleted_conversations(p_age interval, p_limit integer)
+RETURNS TABLE (tenant text, user_id text, id uuid)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT c.tenant, c.user_id, c.id FROM conversations c WHERE c.deleted_at < clock_timestamp() - p_age
+     ORDER BY c.deleted_at LIMIT p_limit
+$$;
+
+CREATE FUNCTION api.erase_deleted(p_tenant text, p_conversation uuid, p_age interval) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-    DELETE FROM conversations c USING (
-        SELECT d.tenant, d.id FROM conversations d WHERE d.deleted_at < clock_timestamp() - p_age
-         ORDER BY d.deleted_at LIMIT p_limit FOR UPDATE SKIP LOCKED) AS gone
-     WHERE c.tenant = gone.tenant AND c.id = gone.id RETURNING c.tenant, c.user_id, c.id
+    DELETE FROM conversations c
+     WHERE c.tenant = p_tenant AND c.id = p_conversation AND c.deleted_at < clock_timestamp() - p_age
 $$;
 
 CREATE FUNCTION api.forget_keys(p_age interval) RETURNS bigint

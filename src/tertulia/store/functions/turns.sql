@@ -14,7 +14,8 @@ CREATE FUNCTION api.take_turn(
     p_tenant text, p_user text, p_conversation uuid, p_owner uuid, p_lease interval,
     OUT outcome text, OUT epoch bigint, OUT turn uuid, OUT message uuid, OUT trigger_seq bigint, OUT agent_id text,
     OUT attempt integer, OUT tries integer, OUT context_until bigint, OUT context_tail bigint, OUT handle text,
-    OUT content text, OUT said_at timestamptz, OUT queued_at timestamptz, OUT aborting boolean, OUT partial text
+    OUT content text, OUT said_at timestamptz, OUT queued_at timestamptz, OUT aborting boolean, OUT partial text,
+    OUT card_seq bigint, OUT timezone text, OUT profile text
 ) LANGUAGE plpgsql AS $$
 BEGIN
     -- Waits for the disk: of an attempt that a crash of the database forgot, people would have heard, and the next
@@ -24,8 +25,8 @@ BEGIN
        SET lease_owner = p_owner, lease_until = clock_timestamp() + p_lease, lease_epoch = c.lease_epoch + 1
      WHERE c.tenant = p_tenant AND c.id = p_conversation
        AND (c.lease_until IS NULL OR c.lease_until < clock_timestamp() OR c.lease_owner = p_owner)
-    RETURNING c.lease_epoch, c.context_tail, c.last_seq, coalesce(c.external_key, c.id::text)
-      INTO epoch, context_tail, context_until, handle;
+    RETURNING c.lease_epoch, c.context_tail, c.last_seq, coalesce(c.external_key, c.id::text), c.card_seq
+      INTO epoch, context_tail, context_until, handle, card_seq;
     IF NOT FOUND THEN
         outcome := CASE WHEN EXISTS (SELECT FROM conversations c WHERE c.tenant = p_tenant AND c.id = p_conversation)
                         THEN 'held' ELSE 'gone' END;
@@ -49,6 +50,10 @@ BEGIN
            content, said_at, queued_at, aborting, partial;
     IF FOUND THEN
         outcome := 'taken';
+        SELECT u.timezone INTO timezone FROM users u WHERE u.tenant = p_tenant AND u.id = p_user;
+        -- A tenant's own agent goes before one of the whole server that has the same name.
+        SELECT to_jsonb(a)::text INTO profile FROM agents a
+         WHERE a.id = agent_id AND a.tenant IN (p_tenant, '') ORDER BY a.tenant DESC LIMIT 1;
     ELSE
         outcome := 'nothing';
         PERFORM set_config('synchronous_commit', 'off', true);  -- nothing began, so nothing can be forgotten
@@ -69,7 +74,7 @@ BEGIN
     IF NOT api.holds_lease(p_tenant, p_conversation, p_owner, p_epoch) THEN
         RETURN NULL;
     END IF;
-    UPDATE conversations SET last_seq = last_seq + 1, context_tail = last_seq + 1
+    UPDATE conversations SET last_seq = last_seq + 1
      WHERE tenant = p_tenant AND id = p_conversation RETURNING last_seq INTO step_seq;
     INSERT INTO messages (tenant, id, conversation_id, seq, trigger_seq, user_id, session_id, turn_id, agent_id, role,
                           content_type, content, structured_data)
@@ -100,7 +105,7 @@ CREATE FUNCTION api.finish_turn(
     p_status text, p_code text, p_error text,
     p_reply uuid, p_content jsonb, p_structured jsonb, p_actions jsonb,
     p_model text, p_usage jsonb, p_trace jsonb, p_terminal jsonb, p_partial text,
-    OUT outcome text, OUT seq bigint, OUT more boolean
+    OUT outcome text, OUT seq bigint, OUT more boolean, OUT hidden boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
     ended record;
@@ -140,7 +145,7 @@ BEGIN
            lease_owner = CASE WHEN more THEN c.lease_owner END,
            lease_until = CASE WHEN more THEN c.lease_until END
      WHERE c.tenant = p_tenant AND c.id = p_conversation
-    RETURNING c.last_seq INTO seq;
+    RETURNING c.last_seq, c.deleted_at IS NOT NULL INTO seq, hidden;
     IF p_reply IS NOT NULL THEN
         INSERT INTO messages (tenant, id, conversation_id, seq, trigger_seq, user_id, session_id, turn_id, agent_id,
                               role, content_type, content, structured_data, actions)
@@ -148,6 +153,9 @@ BEGIN
                ended.agent_id, 'assistant', 'text', p_content, p_structured, p_actions
           FROM messages m WHERE m.tenant = p_tenant AND m.id = ended.message_id;
     END IF;
+    INSERT INTO unindexed (tenant, user_id, message_id)
+    SELECT p_tenant, p_user, said FROM unnest(ARRAY[ended.message_id, p_reply]) AS said WHERE said IS NOT NULL
+    ON CONFLICT DO NOTHING;
     outcome := 'ended';
 END
 $$;
@@ -169,19 +177,44 @@ CREATE FUNCTION api.request_abort(p_tenant text, p_user text, p_conversation uui
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
-    -- What is being answered now is stopped; messages that wait behind it are answered next.
+    -- What is being answered now is stopped, else what would be next; messages that wait behind it are answered then.
     RETURN QUERY UPDATE turns t SET abort_requested = true
      WHERE t.tenant = p_tenant AND t.user_id = p_user AND t.conversation_id = p_conversation
        AND t.status IN ('queued', 'running', 'waiting')
-       AND t.trigger_seq = (SELECT min(o.trigger_seq) FROM turns o
+       AND t.trigger_seq = (SELECT o.trigger_seq FROM turns o
                              WHERE o.tenant = p_tenant AND o.user_id = p_user AND o.conversation_id = p_conversation
-                               AND o.status IN ('queued', 'running', 'waiting'))
+                               AND o.status IN ('queued', 'running', 'waiting')
+                             ORDER BY o.status <> 'running', o.trigger_seq LIMIT 1)
     RETURNING t.id;
 END
 $$;
 
+-- Delete for all to see; what is being answered or waits is stopped. The conversation's row is locked first, so that a
+-- message that is just being accepted is seen.
+CREATE FUNCTION api.hide_conversation(
+    p_tenant text, p_user text, p_conversation uuid, OUT found boolean, OUT stopped uuid[]
+) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
+    UPDATE conversations SET deleted_at = clock_timestamp()
+     WHERE tenant = p_tenant AND id = p_conversation AND deleted_at IS NULL;
+    found := FOUND;
+    IF NOT found THEN
+        RETURN;
+    END IF;
+    WITH asked AS (
+        UPDATE turns t SET abort_requested = true
+         WHERE t.tenant = p_tenant AND t.user_id = p_user AND t.conversation_id = p_conversation
+           AND t.status IN ('queued', 'running', 'waiting') RETURNING t.id
+    )
+    SELECT coalesce(array_agg(id), '{}') INTO stopped FROM asked;
+    INSERT INTO audit (tenant, user_id, action, subject)
+    VALUES (p_tenant, p_user, 'conversation.deleted', p_conversation);
+END
+$$;
+
 CREATE FUNCTION api.retry_turn(
-    p_tenant text, p_user text, p_turn uuid, p_conversation_limit integer,
+    p_tenant text, p_user text, p_turn uuid,
     OUT outcome text, OUT conversation uuid, OUT message uuid, OUT handle text
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -207,7 +240,7 @@ BEGIN
     DELETE FROM messages m WHERE m.tenant = p_tenant AND m.turn_id = p_turn
        AND m.role = 'assistant' AND m.content_type = 'text';
     UPDATE turns SET status = 'queued', tries = 0, abort_requested = false, code = NULL, error = NULL, reply_id = NULL,
-                     ended_at = NULL, terminal = NULL, woken_at = clock_timestamp()
+                     partial = NULL, ended_at = NULL, terminal = NULL, woken_at = clock_timestamp()
      WHERE tenant = p_tenant AND id = p_turn;
     UPDATE conversations SET open_turns = open_turns + 1, updated_at = clock_timestamp()
      WHERE tenant = p_tenant AND id = conversation;

@@ -1,13 +1,21 @@
 -- name: enter
-SELECT api.enter(:tenant, :user);
+SELECT api.enter(:tenant, :user, :role);
 
 -- name: accept_message
 SELECT * FROM api.accept_message(:tenant, :user, :named, :handle, :create, :conversation, :session, :message, :turn,
-                                 :agent, :content, :route, :key, :hash, :conversation_limit, :user_limit);
+                                 :agent, :default, :content, :route, :key, :hash, :conversation_limit, :user_limit);
+
+-- name: claim_key
+SELECT * FROM api.claim_key(:tenant, :user, :route, :key, :hash);
+
+-- name: keep_answer
+SELECT api.keep_answer(:tenant, :user, :route, :key, :answer);
 
 -- name: meet_user!
-INSERT INTO users (tenant, id, name, email) VALUES (:tenant, :user, :name, :email)
+INSERT INTO users (tenant, id, name, email, timezone) VALUES (:tenant, :user, :name, :email, :timezone)
 ON CONFLICT (tenant, id) DO UPDATE SET name = coalesce(excluded.name, users.name),
-                                       email = coalesce(excluded.email, users.email)
-WHERE (users.name, users.email) IS DISTINCT FROM (coalesce(excluded.name, users.name),
-                                                  coalesce(excluded.email, users.email));
+                                       email = coalesce(excluded.email, users.email),
+                                       timezone = coalesce(excluded.timezone, users.timezone)
+WHERE (users.name, users.email, users.timezone) IS DISTINCT FROM (
+    coalesce(excluded.name, users.name), coalesce(excluded.email, users.email),
+    coalesce(excluded.timezone, users.timezone));

@@ -11,13 +11,16 @@ SELECT * FROM api.lost_wakeups(:quiet, :limit);
 SELECT * FROM api.unsent_terminals(:age, :limit);
 
 -- name: terminals_sent
-SELECT api.terminals_sent(:tenants, :turns);
+SELECT api.terminals_sent(:tenants, :turns, :attempts);
 
 -- name: ended_messages
 SELECT api.ended_messages(:tenants, :messages) AS id;
 
+-- name: deleted_conversations
+SELECT * FROM api.deleted_conversations(:age, :limit);
+
 -- name: erase_deleted
-SELECT * FROM api.erase_deleted(:age, :limit);
+SELECT api.erase_deleted(:tenant, :conversation, :age);
 
 -- name: forget_keys
 SELECT api.forget_keys(:age) AS forgotten;

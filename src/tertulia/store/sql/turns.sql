@@ -19,7 +19,7 @@ SELECT api.release_lease(:tenant, :user, :conversation, :owner, :epoch);
 SELECT api.request_abort(:tenant, :user, :conversation) AS turn;
 
 -- name: retry_turn
-SELECT * FROM api.retry_turn(:tenant, :user, :turn, :limit);
+SELECT * FROM api.retry_turn(:tenant, :user, :turn);
 
 -- name: turns_of_message
 SELECT t.id, t.agent_id, t.status, t.code, t.error, t.attempt, t.partial, t.model, t.usage::text, t.created_at,

@@ -1,0 +1,5 @@
+-- name: search_messages
+SELECT * FROM api.search_messages(:text, :limit, :offset);
+
+-- name: index_messages
+SELECT api.index_messages(:limit) AS written;
