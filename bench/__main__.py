@@ -7,7 +7,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.cases import CASES, Row
+from bench.cases import CASES
+from bench.rows import Row
 from bench.stage import Stage
 from tertulia.embedded import Embedded
 from tertulia.store.migrate import migrate

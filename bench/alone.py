@@ -50,10 +50,22 @@ async def closed(model: Any, messages: list[BaseMessage], parallel: int, turns: 
     return {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall, "firsts": firsts}
 
 
-async def main(model_url: str) -> None:
-    made: Any = make_model(
-        "google_genai:gemini-2.5-flash", base_url=model_url, google_api_key="bench", timeout=60
+def stock(model_url: str) -> Any:
+    """LangChain's own Gemini model, as anybody would make it."""
+    from langchain_google_genai import ChatGoogleGenerativeAI
+
+    return ChatGoogleGenerativeAI(
+        model="gemini-2.5-flash", api_key="bench", base_url=model_url, timeout=60, max_retries=1
     )
+
+
+def ours(model_url: str) -> Any:
+    """The model object that the server uses."""
+    return make_model("google_genai:gemini-2.5-flash", base_url=model_url, google_api_key="bench", timeout=60)
+
+
+async def main(model_url: str, which: str) -> None:
+    made = stock(model_url) if which == "stock" else ours(model_url)
     tools: list[Any] = [NotifyUser(None, None), Present()]  # type: ignore[arg-type]
     model = made.bind_tools([declaration(tool) for tool in tools])
     loop = asyncio.get_running_loop()
@@ -69,4 +81,4 @@ async def main(model_url: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(sys.argv[1]))
+    uvloop.run(main(*sys.argv[1:]))

@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from bench.alone import WORDS
-from bench.wire import Http, Ws, at_times, request
+from bench.wire import Http, Stream, Ws, at_times, request
 
 
 async def accept(url: str, path: str, tokens: list[str], seconds: float, sessions: str) -> dict[str, Any]:
@@ -115,6 +115,39 @@ class Talkers:
         return {"firsts": await at_times(times, one)}
 
 
+class Streamers:
+    """Users with a standing conversation, who post and read the answer as it comes."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[Stream, bytes]] = []
+
+    async def open(self, url: str, tokens: list[str]) -> dict[str, Any]:
+        for token in tokens:
+            http = await Http.open(url)
+            _, answer = await http.ask(request("GET", "/conversations/assistant", token))
+            http.close()
+            path = f"/conversations/{json.loads(answer)['id']}/messages"
+            whole = request("POST", path, token, json.dumps({"content": WORDS}).encode())
+            self._all.append((await Stream.open(url), whole))
+        return {}
+
+    async def closed(self, parallel: int, turns: int) -> dict[str, Any]:
+        """So many answers; the characters of their words as they came, and the number of events."""
+        left = iter(range(turns))
+        bodies: list[bytes] = []
+
+        async def loop(stream: Stream, whole: bytes) -> None:
+            for _ in left:
+                bodies.append(await stream.ask(whole))  # noqa: PERF401  one after another
+
+        began = time.perf_counter()
+        await asyncio.gather(*(loop(*each) for each in self._all[:parallel]))
+        wall = time.perf_counter() - began
+        events = [event for body in bodies for event in body.split(b"\n\n") if b"event: text_delta" in event]
+        words = (json.loads(event.partition(b"data: ")[2])["data"]["text"] for event in events)
+        return {"wall": wall, "events": len(events), "characters": sum(map(len, words))}
+
+
 class Crowd:
     """Very many sockets, each listening to a session."""
 
@@ -168,10 +201,11 @@ async def fetch(url: str, paths: list[str], token: str | None, rounds: int) -> d
 async def main() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    talkers, crowd = Talkers(), Crowd()
+    talkers, crowd, streamers = Talkers(), Crowd(), Streamers()
     commands = {
         "accept": accept, "open": talkers.open, "closed": talkers.closed, "paced": talkers.paced,
         "crowd": crowd.open, "receive": crowd.receive, "leave": crowd.close, "fetch": fetch,
+        "standing": streamers.open, "stream": streamers.closed,
     }  # fmt: skip
     loop = asyncio.get_running_loop()
     print(json.dumps("ready"), flush=True)

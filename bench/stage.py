@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 from tests.support.client import token
@@ -60,6 +61,15 @@ class Stage:
         command = [sys.executable, "-m", "tests.support.gemini", "--port", str(port)]
         with _process([*command, "--chunks", str(chunks), "--first", str(first)], str(port)):
             yield f"http://127.0.0.1:{port}"
+
+    async def conversations(self, user: str, names: list[UUID]) -> None:
+        """Empty conversations of one user."""
+        await self.sql("INSERT INTO users (tenant, id) VALUES ($1, $2) ON CONFLICT DO NOTHING", TENANT, user)
+        await self.sql(
+            "INSERT INTO conversations (tenant, id, user_id, session_id)"
+            " SELECT $1, name, $2, 's-' || name FROM unnest($3::uuid[]) AS name",
+            TENANT, user, names,
+        )  # fmt: skip
 
     async def sql(self, statement: str, *arguments: Any) -> Any:
         connection = await asyncpg.connect(self.admin_url)

@@ -62,6 +62,30 @@ class Http(asyncio.Protocol):
             self._transport.close()
 
 
+class Stream:
+    """One request whose answer is a stream of server-sent events, on a connection of its own."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        where = urlsplit(url)
+        return cls(*await asyncio.open_connection(where.hostname, where.port, limit=1_048_576))
+
+    async def ask(self, whole: bytes) -> bytes:
+        """The whole stream, to its end."""
+        self._writer.write(whole)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        assert b" 200 " in head[:20], head
+        parts: list[bytes] = []
+        while size := int(await self._reader.readuntil(b"\r\n"), 16):
+            parts.append((await self._reader.readexactly(size + 2))[:-2])
+        await self._reader.readexactly(2)
+        return b"".join(parts)
+
+
 class Ws:
     """One WebSocket client; text frames only."""
 

@@ -80,6 +80,7 @@ class LocalAgent:
                     async for chunk in chunks:
                         await reply.take(chunk)
                         _add_usage(usage, chunk)
+                await reply.end()
                 return
             except TurnError as error:
                 silent = isinstance(
@@ -108,17 +109,25 @@ class _Reply:
 
     async def take(self, chunk: "AIMessageChunk") -> None:
         content = chunk.content
-        text = self._whole(content if isinstance(content, str) else str(chunk.text))
-        if text:
-            self.begun = True
-            self._length += len(text)
-            if self._length > self._room:
-                raise AgentLimit("The answer grew longer than this server allows.")
-            self._parts.append(text)
-            await self._output.text(text)
+        await self._say(self._whole(content if isinstance(content, str) else str(chunk.text)))
         if chunk.tool_call_chunks:
             self.begun = True
             self._calling = chunk if self._calling is None else self._calling + chunk
+
+    async def end(self) -> None:
+        """Nothing more comes, not even the other half of a pair."""
+        half, self._half = self._half, ""
+        await self._say(cleaned(half))
+
+    async def _say(self, text: str) -> None:
+        if not text:
+            return
+        self.begun = True
+        self._length += len(text)
+        if self._length > self._room:
+            raise AgentLimit("The answer grew longer than this server allows.")
+        self._parts.append(text)
+        await self._output.text(text)
 
     def _whole(self, text: str) -> str:
         """What can be passed on now: half a surrogate pair at the end waits for its other half."""

@@ -93,10 +93,12 @@ def _gemini(model: str, base_url: str | None, key: str | None, timeout: float) -
     if not model:
         raise ModelRefused("Set TERTULIA_MODEL to a whole name, such as google_genai:gemini-2.5-flash.")
     import httpx
-    from langchain_google_genai import ChatGoogleGenerativeAI
     from pydantic import SecretStr
 
-    return ChatGoogleGenerativeAI(
+    from tertulia.agents.gemini import Gemini
+
+    make: Any = Gemini  # whose fields have other names in its signature
+    return make(
         model=model,
         api_key=SecretStr(key),
         base_url=base_url,

@@ -48,7 +48,8 @@ def messages(
     history, texts = history[-kept:] if kept else [], texts[-kept:] if kept else []
     said: list[BaseMessage] = [SystemMessage(system_prompt(base, turn, history))]
     for message, text in zip(history, texts, strict=True):
-        said += _uses(message.tools)
+        if len(said) > 1:  # Gemini refuses a conversation that begins with a call
+            said += _uses(message.tools)
         said.append(AIMessage(text) if message.role is Role.ASSISTANT else HumanMessage(text))
     said.append(HumanMessage(turn.content))
     return said

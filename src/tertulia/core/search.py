@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-MARK, UNMARK = "\x02", "\x03"
+MARK, UNMARK, PARTED = "\x02", "\x03", "\x04"
 BEFORE, LONGEST = 40, 240
 
 # As the database cuts text into terms: see `store/functions/search.sql`.
@@ -12,14 +12,28 @@ _UNSPACED = re.compile(
 )
 
 
-def excerpt(marked: str, wanted: str) -> tuple[str, list[tuple[int, int]]]:
+# Characters written in another form than the one they are looked for by, one for one.
+_PLAIN = {
+    code: plain
+    for code in (
+        *range(0x2F00, 0x2FE0),
+        *range(0xF900, 0xFB00),
+        *range(0xFF66, 0xFF9E),
+        *range(0x2F800, 0x2FA20),
+    )
+    if len(plain := unicodedata.normalize("NFKC", chr(code))) == 1
+}
+
+
+def excerpt(text: str, marked: str | None, wanted: str) -> tuple[str, list[tuple[int, int]]]:
     """The part of the text where the first word was found, and the places of all words in that part.
 
-    In `marked` words stand between two marks; runs of unspaced characters are looked for here.
+    In `marked` the words of the text stand between marks; runs of unspaced characters are looked for here.
     """
-    text, places = _unmarked(marked)
+    places = _marks(marked) if marked else []
+    plain = text.translate(_PLAIN)
     for run in set(_UNSPACED.findall(unicodedata.normalize("NFKC", wanted))):
-        places += [match.span() for match in re.finditer(re.escape(run), text)]
+        places += [match.span() for match in re.finditer(re.escape(run), plain)]
     places = _joined(sorted(places))
     start = max(0, places[0][0] - BEFORE) if places else 0
     end = min(len(text), start + LONGEST)
@@ -29,16 +43,15 @@ def excerpt(marked: str, wanted: str) -> tuple[str, list[tuple[int, int]]]:
     return head + text[start:end] + tail, inside
 
 
-def _unmarked(marked: str) -> tuple[str, list[tuple[int, int]]]:
-    parts: list[str] = []
+def _marks(marked: str) -> list[tuple[int, int]]:
+    """What stands between marks, by its places in the text without them."""
     places: list[tuple[int, int]] = []
     length = 0
-    for number, part in enumerate(re.split(f"[{MARK}{UNMARK}]", marked)):
+    for number, part in enumerate(re.split(f"[{MARK}{UNMARK}]", marked.replace(PARTED, ""))):
         if number % 2:
             places.append((length, length + len(part)))
-        parts.append(part)
         length += len(part)
-    return "".join(parts), places
+    return places
 
 
 def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from tertulia import ids
+from tertulia.core.events import type_of
 from tertulia.core.model import Owner
 from tertulia.valkey import Pipeline, Script
 
@@ -104,18 +105,24 @@ class EventLog:
             return Backlog(generation, tail + 1, [], tail, gap=True)
         return Backlog(generation, after.offset + 1, [fields[1] for _, fields in entries], tail, gap=False)
 
-    async def place_before(self, log: str, needle: bytes) -> Cursor | None:
-        """The place just before the first event that holds these bytes, if the log still has one."""
-        generation, _ = await self._head(log)
-        found, newest = None, "+"
-        while entries := await self._pipeline.call("XREVRANGE", f"{log}:events", newest, "-", "COUNT", _PAGE):
-            offsets = [int(name.split(b"-")[0]) for name, fields in entries if needle in fields[1]]
-            found = min(offsets, default=found)
-            oldest = int(entries[-1][0].split(b"-")[0])
-            if (found is not None and not offsets) or oldest <= 1:
+    async def place_before(self, log: str, needle: bytes, last: bytes) -> tuple[Cursor, bool]:
+        """The place just before the first event that holds these bytes, after the newest of them that is of type `last`.
+
+        False with the log's end where there is no such event, be it that it is gone or that it is yet to come.
+        """
+        generation, tail = await self._head(log)
+        found, oldest = None, None
+        while entries := await self._pipeline.call(
+            "XREVRANGE", f"{log}:events", f"{oldest - 1}-0" if oldest else "+", "-", "COUNT", _PAGE
+        ):
+            for name, fields in entries:
+                oldest = int(name.split(b"-")[0])
+                if needle in fields[1] and type_of(fields[1]) == last:
+                    return Cursor(generation, found - 1 if found else tail), found is not None
+                found = oldest if needle in fields[1] else found
+            if oldest == 1:
                 break
-            newest = f"{oldest - 1}-0"
-        return None if found is None else Cursor(generation, found - 1)
+        return Cursor(generation, found - 1 if found else tail), found is not None
 
     async def _head(self, log: str) -> tuple[str, int]:
         keys = [f"{log}:head", f"{log}:events"]

@@ -19,7 +19,7 @@ from tertulia.faces import body as reading
 from tertulia.faces.body import IdempotencyKey
 from tertulia.faces.gate import Signed
 from tertulia.faces.openapi import refuses, takes
-from tertulia.faces.paging import Cursor, Limit, WrongCursor, at_moment, moment_cursor, seq_cursor
+from tertulia.faces.paging import Cursor, Limit, Span, WrongCursor, at_moment, moment_cursor
 from tertulia.faces.streams import Streams
 from tertulia.queue.hints import Hint, Hints
 from tertulia.store.agents import Directory
@@ -166,24 +166,12 @@ async def read_conversation(
     request: Signed, conversation_id: str, limit: Limit = 50, before: Cursor = None, after: Cursor = None
 ) -> ConversationPage:
     """The newest messages; `before` and `after` in the answer lead to the pages beside it."""
-    if before is not None and after is not None:
-        raise errors.InvalidRequest("Give `before` or `after`, not both.")
     conversations: Conversations = request.app.state.conversations
+    span = Span.of(before, after)
     history = await conversations.history(
-        request.user.owner,
-        _name(conversation_id),
-        before=seq_cursor(before),
-        after=seq_cursor(after),
-        limit=limit,
+        request.user.owner, _name(conversation_id), before=span.before, after=span.after, limit=limit
     )
-    messages = history.messages
-    return ConversationPage(
-        history.conversation,
-        messages,
-        history.turns,
-        before=str(messages[0].seq) if messages and (history.more or after is not None) else None,
-        after=str(messages[-1].seq) if messages and (history.more or before is not None) else None,
-    )
+    return ConversationPage(history.conversation, history.messages, history.turns, *span.beside(history))
 
 
 @post(

@@ -65,7 +65,7 @@ def _offset(cursor: str | None) -> int:
 
 
 def _found(hit: Hit, q: str) -> Found:
-    text, highlights = excerpt(hit.marked, q)
+    text, highlights = excerpt(hit.said, hit.marked, q)
     return Found(
         message_id=hit.message_id,
         conversation_id=hit.conversation_id,

@@ -140,7 +140,8 @@ class EventStream(ASGIResponse):
             if not woken:
                 await self._send(send, b": keep-alive\n\n")
             if self._check and (listener.doubtful or not woken) and (ends := await self._check()):
-                await self._send(send, listener.drain() + b"".join(ends))
+                rest = listener.drain()  # what came while we asked; the end may be in it
+                await self._send(send, rest if listener.ended else rest + b"".join(ends))
                 return
 
     async def _send(self, send: Send, body: bytes) -> None:

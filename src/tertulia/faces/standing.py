@@ -22,7 +22,7 @@ from tertulia.faces.body import IdempotencyKey
 from tertulia.faces.gate import Signed
 from tertulia.faces.messages import Queued, queued
 from tertulia.faces.openapi import refuses, takes
-from tertulia.faces.paging import Cursor, Limit, seq_cursor
+from tertulia.faces.paging import Cursor, Limit, Span
 from tertulia.faces.streams import Streams
 from tertulia.store.agents import Directory
 from tertulia.store.conversations import Conversation, Conversations, StoredMessage
@@ -84,41 +84,26 @@ class Say(Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def standing_conversation(request: Signed, agent_id: str) -> StandingConversation:
     """The one conversation you have with this agent, made if there is none yet. A conversation's id works too."""
-    owner = request.user.owner
-    conversations: Conversations = request.app.state.conversations
-    if (name := reading.uuid(agent_id)) is not None:
-        return _standing(owner, await _own(conversations, owner, name))
-    if not is_agent_id(agent_id):
-        raise errors.AgentNotFound
-    directory: Directory = request.app.state.directory
-    await directory.get(owner, agent_id)
-    return _standing(owner, await conversations.standing(owner, agent_id))
+    return _standing(request.user.owner, await _own(request, agent_id))
 
 
 @get(
     "/conversations/{conversation_id:str}/messages",
-    responses=refuses(errors.ConversationNotFound, errors.Forbidden),
+    responses=refuses(errors.AgentNotFound, errors.ConversationNotFound, errors.Forbidden),
     tags=["standing conversations"],
     summary="Read its messages",
 )
 async def read_messages(
     request: Signed, conversation_id: str, limit: Limit = 50, before: Cursor = None, after: Cursor = None
 ) -> MessagePage:
-    """Texts and briefing cards in the order they came, the newest page first."""
-    if before is not None and after is not None:
-        raise errors.InvalidRequest("Give `before` or `after`, not both.")
-    owner, name = request.user.owner, _name(conversation_id)
+    """Texts and briefing cards in the order they came, the newest page first. An agent's id works too."""
+    span = Span.of(before, after)
+    name = (await _own(request, conversation_id)).id
     conversations: Conversations = request.app.state.conversations
-    await _own(conversations, owner, name)
     history = await conversations.history(
-        owner, name, before=seq_cursor(before), after=seq_cursor(after), limit=limit, kinds=_SHOWN
+        request.user.owner, name, before=span.before, after=span.after, limit=limit, kinds=_SHOWN
     )
-    messages = history.messages
-    return MessagePage(
-        [_message(name, message) for message in messages],
-        before=str(messages[0].seq) if messages and (history.more or after is not None) else None,
-        after=str(messages[-1].seq) if messages and (history.more or before is not None) else None,
-    )
+    return MessagePage([_message(name, message) for message in history.messages], *span.beside(history))
 
 
 @post(
@@ -152,9 +137,10 @@ async def say(
     ] = None,
 ) -> ASGIApp:
     """Server-sent events of this message's answer. Leaving does not stop it: come back to
-    `GET /api/conversations/{id}/events` with the last `id:` you saw, or repeat this request with its key."""
-    name, owner = _name(conversation_id), request.user.owner
+    `GET /api/conversations/{id}/events` with the last `id:` you saw, or repeat this request with its key.
+    An agent's id works in place of the conversation's."""
     sent = reading.decode(body, Say)
+    name, owner = await _named(request, conversation_id), request.user.owner
     submission = Submission(
         content=sent.content,
         agent_id=sent.agent_id,
@@ -163,7 +149,6 @@ async def say(
         key=reading.key(f"POST /conversations/{name}/messages", idempotency_key, body),
     )
     reception: Reception = request.app.state.reception
-    conversations: Conversations = request.app.state.conversations
     streams: Streams = request.app.state.streams
 
     async def accept() -> "tuple[Accepted, asyncio.Future[Any] | None]":
@@ -174,7 +159,7 @@ async def say(
             return _accepted(await reception.accept(owner, submission))
         return await streams.of_message(request.user, accept)
     except errors.ConversationNotFound:
-        await _refuse(conversations, owner, name)
+        await _refuse(request, name)
         raise
 
 
@@ -193,25 +178,34 @@ def _accepted(accepted: Accepted) -> ASGIResponse:
     )
 
 
-async def _own(conversations: Conversations, owner: Owner, name: UUID) -> Conversation:
+async def _own(request: Signed, text: str) -> Conversation:
     """One's own conversation; another's of the same tenant is forbidden, and nothing more is said of it."""
+    conversations: Conversations = request.app.state.conversations
+    name = await _named(request, text)
     try:
-        return await conversations.get(owner, name)
+        return await conversations.get(request.user.owner, name)
     except errors.ConversationNotFound:
-        await _refuse(conversations, owner, name)
+        await _refuse(request, name)
         raise
 
 
-async def _refuse(conversations: Conversations, owner: Owner, name: UUID) -> None:
-    if await conversations.whose(owner, name) == "foreign":
+async def _refuse(request: Signed, name: UUID) -> None:
+    conversations: Conversations = request.app.state.conversations
+    if await conversations.whose(request.user.owner, name) == "foreign":
         raise errors.Forbidden
 
 
-def _name(text: str) -> UUID:
-    name = reading.uuid(text)
-    if name is None:
-        raise errors.ConversationNotFound
-    return name
+async def _named(request: Signed, text: str) -> UUID:
+    """The conversation that is meant: by its own id, or by the id of the agent (never a UUID) that it is with."""
+    if (name := reading.uuid(text)) is not None:
+        return name
+    if not is_agent_id(text):
+        raise errors.AgentNotFound
+    owner = request.user.owner
+    directory: Directory = request.app.state.directory
+    conversations: Conversations = request.app.state.conversations
+    await directory.get(owner, text)
+    return (await conversations.standing(owner, text)).id
 
 
 def _standing(owner: Owner, found: Conversation) -> StandingConversation:

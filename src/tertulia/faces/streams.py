@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from tertulia import clock
-from tertulia.core.errors import Unavailable
+from tertulia.core.errors import MessageNotFound, Unavailable
 from tertulia.core.events import encode
 from tertulia.core.model import Owner, Principal
 from tertulia.core.statuses import error_of, http_status
@@ -23,6 +23,7 @@ from tertulia.store.conversations import Conversations
 from tertulia.store.messages import Accepted, Answered, Messages
 
 _LONGEST = 86_400.0
+_NOWHERE = Cursor("0", 0)  # of no log: whoever resumes from here is told to read anew
 
 
 class Streams:
@@ -74,10 +75,15 @@ class Streams:
             listener = sse.Listener(self._settings.socket_buffer, str(accepted.turn))
 
             async def check() -> list[bytes]:
-                here = listener.cursor or Cursor("0", 0)
-                return [sse.frame(here, event) for event in await self._ends(owner, accepted)]
+                try:
+                    return await self._ends(owner, accepted, listener.cursor)
+                except Unavailable:
+                    return []  # we look again
+                except MessageNotFound:
+                    listener.close()  # it has been deleted meanwhile
+                    return []
 
-            hello = b"".join(await check()) if accepted.repeated else b""
+            hello = b"".join(await self._ends(owner, accepted, None)) if accepted.repeated else b""
             if hello:
                 listener.close()
             else:
@@ -98,11 +104,12 @@ class Streams:
         log = session_log(owner.tenant, accepted.conversation)
         try:
             if shown is None:
-                before = await self._events.place_before(log, b'"turnId":"%b"' % str(accepted.turn).encode())
+                needle = b'"turnId":"%b"' % str(accepted.turn).encode()
+                before, found = await self._events.place_before(log, needle, b"turn_end")
+                listener.doubtful = not found
             else:
                 last = place_of(await shown)
                 before = Cursor(last.generation, last.offset - 1)
-            listener.doubtful = before is None
             await self._listen(listener, owner, accepted.conversation, before)
         except Unavailable:
             listener.doubtful = True
@@ -115,7 +122,7 @@ class Streams:
 
         log = session_log(owner.tenant, conversation)
         listener.subscription = await self._relay.subscribe(log, after, listener.take, resync)
-        return listener.subscription.place or after or Cursor("0", 0)
+        return listener.subscription.place or after or _NOWHERE
 
     def _stream(
         self,
@@ -140,16 +147,24 @@ class Streams:
             listener, hello=hello, check=check, deadline=self._settings.socket_send_timeout, left=left
         )
 
-    async def _ends(self, owner: Owner, accepted: Accepted) -> list[bytes]:
+    async def _ends(self, owner: Owner, accepted: Accepted, here: Cursor | None) -> list[bytes]:
         """The last events of the message's turn, once it has ended."""
         asked = await self._messages.asked(owner, accepted.message)
         turns = [turn for turn in asked.turns if turn.turn_id == accepted.turn and turn.status.ended]
         ended = [_ended(turn, asked.conversation, asked.id) for turn in turns]
+        here = here or (await self._tail(owner, asked.conversation) if ended else _NOWHERE)
         return [
-            encode(event)
+            sse.frame(here, encode(event))
             for end in ended
             for event in told_again(end, http_status(end.error) if end.error else 200, clock.now())
         ]
+
+    async def _tail(self, owner: Owner, conversation: UUID) -> Cursor:
+        try:
+            backlog = await self._events.read(session_log(owner.tenant, conversation), None)
+        except Unavailable:
+            return _NOWHERE
+        return Cursor(backlog.generation, backlog.tail)
 
 
 def _ended(turn: Answered, conversation: UUID, message: UUID) -> Ended:

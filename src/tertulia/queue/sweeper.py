@@ -12,6 +12,7 @@ from tertulia.store.database import Database
 
 _log = logs.get("sweeper")
 _BATCH = 500
+_INDEXED = 20  # of the longest texts so many take seconds
 _KEY_AGE = timedelta(hours=24)
 _BEHIND = timedelta(minutes=1)
 
@@ -30,6 +31,7 @@ class Sweeper:
         self._events = events
         self._quiet = timedelta(seconds=quiet)
         self._erase_after = timedelta(seconds=erase_after)
+        self._indexed = _INDEXED
 
     async def wake_forgotten(self) -> None:
         """Make wake-ups again for turns that wait though the stream has been read to its end."""
@@ -59,9 +61,11 @@ class Sweeper:
             _log.info("conversation erased", tenant=tenant, conversation=str(name))
 
     async def index(self) -> None:
-        """Make findable what was said."""
-        while (await self._database.one("index_messages", limit=_BATCH))["written"] == _BATCH:
+        """Make findable what was said; one by one after a failure, for then so many were too much at once."""
+        batch, self._indexed = self._indexed, 1
+        while (await self._database.one("index_messages", limit=batch))["written"] == batch:
             pass
+        self._indexed = _INDEXED
 
     async def forget_keys(self) -> None:
         await self._database.many("forget_keys", age=_KEY_AGE)

@@ -182,7 +182,7 @@ class Conversations:
     async def hide(self, owner: Owner, conversation: UUID) -> list[UUID]:
         """Delete it, for all to see; yields the turns that were asked to stop."""
         row = await self._database.one("hide_conversation", **_of(owner), conversation=conversation)
-        if not row["found"]:
+        if not row["hidden"]:
             raise ConversationNotFound
         return row["stopped"]
 

@@ -10,7 +10,7 @@ from tertulia.store.database import Database
 
 
 class Hit(Struct, frozen=True):
-    """A message that says what was looked for; `marked` is its text with the words found between two marks."""
+    """A message that says what was looked for: its text, and the same with the words found between two marks."""
 
     message_id: UUID
     conversation_id: UUID
@@ -19,7 +19,8 @@ class Hit(Struct, frozen=True):
     content_type: str
     agent_id: str | None
     created_at: datetime
-    marked: str
+    said: str
+    marked: str | None
     rank: float
 
 

@@ -192,14 +192,14 @@ $$;
 -- Delete for all to see; what is being answered or waits is stopped. The conversation's row is locked first, so that a
 -- message that is just being accepted is seen.
 CREATE FUNCTION api.hide_conversation(
-    p_tenant text, p_user text, p_conversation uuid, OUT found boolean, OUT stopped uuid[]
+    p_tenant text, p_user text, p_conversation uuid, OUT hidden boolean, OUT stopped uuid[]
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
     UPDATE conversations SET deleted_at = clock_timestamp()
      WHERE tenant = p_tenant AND id = p_conversation AND deleted_at IS NULL;
-    found := FOUND;
-    IF NOT found THEN
+    hidden := FOUND;
+    IF NOT hidden THEN
         RETURN;
     END IF;
     WITH asked AS (
