@@ -1,6 +1,7 @@
 # Everything starts from Python 3.11 and make; the rest is fetched, pinned and checked by hash.
 PYTHON ?= python3
 ARGS ?=
+JOBS ?= 2
 export PYTHON
 
 UV = scripts/uv
@@ -28,7 +29,7 @@ serve: .venv/.runtime
 	@exec $(RUN)/tertulia serve $(ARGS)
 
 test: check
-	$(RUN)/pytest $(ARGS)
+	$(RUN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 check: .venv/.dev
 	$(RUN)/ruff check .

@@ -109,7 +109,7 @@ async def test_a_user_opens_only_so_many_sockets_whichever_way_they_sign_in(
     second = await enter()
     assert (await second.next())["type"] == "connected"
     third = await enter()
-    assert await ended(third.connection) == (4008, "You have too many connections open.")
+    assert await ended(third.connection) == (4008, "You have too many connections open. Close one first.")
     await first.connection.close()
     await asyncio.sleep(0.1)
     fourth = await enter()

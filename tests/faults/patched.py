@@ -4,6 +4,7 @@ import sys
 
 from tertulia import cli
 from tertulia.events import log
+from tertulia.faces import sse
 from tertulia.store.database import Database
 from tertulia.valkey import Script
 
@@ -24,6 +25,12 @@ def impatient() -> None:
     assert 2.0 in opened.__defaults__
 
 
+def lively() -> None:
+    """Event streams show a sign of life five times a second."""
+    assert sse._KEEP_ALIVE == 15.0
+    sse._KEEP_ALIVE = 0.2
+
+
 if __name__ == "__main__":
-    {"unfenced-append": unfenced_append, "impatient": impatient}[sys.argv.pop(1)]()
+    {"unfenced-append": unfenced_append, "impatient": impatient, "lively": lively}[sys.argv.pop(1)]()
     cli.main()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tertulia.events import relay as relaying
-from tertulia.events.log import SCRIPTS, EventLog
+from tertulia.events.log import SCRIPTS, Cursor, EventLog
 from tertulia.valkey import Pipeline, connect
 from tests.faults.promises import broken, words_of_last_attempt
 from tests.faults.proxy import Proxy
@@ -74,17 +74,23 @@ async def test_a_relay_that_nobody_needed_for_long_still_takes_subscriptions(
     pipeline = Pipeline(client, *SCRIPTS)
     events = EventLog(pipeline, 100)
     relay = relaying.Relay(client, events)
-    heard: list[bytes] = []
+    heard: list[tuple[Cursor, bytes]] = []
 
-    async def resync(cursor: str) -> bytes:
-        raise AssertionError(cursor)
+    async def resync() -> bytes:
+        raise AssertionError("nothing is missing")
+
+    def take(cursor: Cursor, event: bytes) -> bool:
+        heard.append((cursor, event))
+        return True
 
     await relay.start()
     try:
         await asyncio.sleep(0.3)  # several questions and answers
-        subscription = await relay.subscribe("log", None, lambda frame: heard.append(frame) is None, resync)
+        subscription = await relay.subscribe("log", None, take, resync)
         await events.append("log", [b'{"type":"hello"}'])
         await until(lambda: heard)
+        ((place, event),) = heard
+        assert (place.offset, event) == (1, b'{"type":"hello"}')
         await subscription.close()
         assert relay.listeners == 0
     finally:

@@ -75,7 +75,7 @@ class World:
 
     async def clear(self) -> None:
         """Forget all conversations and events, so that a test begins with nothing."""
-        await self.sql("TRUNCATE conversations, messages, turns, notifications, idempotency")
+        await self.sql("TRUNCATE conversations, notifications, idempotency CASCADE")
         await self.valkey.flushdb()
 
     @asynccontextmanager

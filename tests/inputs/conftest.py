@@ -28,6 +28,14 @@ async def user(server: Instance) -> AsyncGenerator[User]:
 
 
 @pytest.fixture
+async def admin(user: User) -> AsyncGenerator[User]:
+    """An admin of that tenant, known already too."""
+    async with User(user.url, "ada", user.tenant, role="admin") as somebody:
+        assert (await somebody.http.get("/api/notifications")).status_code == 200
+        yield somebody
+
+
+@pytest.fixture
 def unwritten(rows: Rows, user: User) -> Unwritten:
     """What happens inside leaves no row behind."""
 

@@ -55,14 +55,14 @@ def test_every_frame_and_every_event_is_described(document: dict[str, Any]) -> N
     said = (
         {f"server.answer.{kind.__struct_config__.tag}" for kind in get_args(frames.Answer)}
         | {f"server.event.{kind.type}" for kind in get_args(events.Data)}
-        | {f"server.push.{kind.__struct_config__.tag}" for kind in get_args(events.Push)}
+        | {f"server.push.{kind.__struct_config__.tag}" for kind in (*get_args(events.Push), frames.Resync)}
     )
     assert {name for name in messages if name.startswith("server.")} == said
     assert {
         "client.subscribe",
         "server.event.text_delta",
         "server.push.notification",
-        "server.answer.resync",
+        "server.push.resync",
     } <= set(messages)
 
 
@@ -105,17 +105,20 @@ async def test_frames_that_are_really_sent_have_the_fields_described(
         await socket.say(type="message", content='[[text {"said": "Two"}]]', session_id="described")
         accepted = await socket.until("accepted")
         await socket.until("message", turn_id=accepted["turn_id"])
+        while "message_complete" not in {frame["type"] for frame in socket.seen}:
+            await socket.next()  # the session's log and the user's are told apart
     kinds: set[str] = set()
     for frame in socket.seen:
-        kind = (
-            "event"
-            if "data" in frame and frame["type"] != "resync"
-            else "push"
-            if "topic" in frame
-            else "answer"
-        )
-        name = f"server.{kind}.{frame['type']}"
+        event = "data" in frame and frame["type"] != "resync"
+        pushed = "topic" in frame or frame["type"] == "resync"
+        name = f"server.{'event' if event else 'push' if pushed else 'answer'}.{frame['type']}"
         schema = messages[name]["payload"]
         assert _missing(frame, schema if "allOf" in schema else {"allOf": [schema]}, schemas) == set(), name
         kinds.add(name)
-    assert {"server.answer.connected", "server.answer.pong", "server.event.message_complete"} <= kinds
+    assert {
+        "server.answer.connected",
+        "server.answer.pong",
+        "server.event.message_complete",
+        "server.push.message",
+        "server.push.resync",
+    } <= kinds

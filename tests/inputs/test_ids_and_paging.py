@@ -16,6 +16,22 @@ ROUTES = {
     "POST /api/conversations/{}/abort": "CONVERSATION_NOT_FOUND",
     "POST /api/conversations/{}/restore": "CONVERSATION_NOT_FOUND",
     "PATCH /api/notifications/{}/read": "NOTIFICATION_NOT_FOUND",
+    "GET /api/conversations/{}/events": "CONVERSATION_NOT_FOUND",
+    "GET /conversations/{}/messages": "AGENT_NOT_FOUND",
+    "POST /conversations/{}/messages": "AGENT_NOT_FOUND",
+    "GET /briefings/{}": "BRIEFING_NOT_FOUND",
+    "DELETE /briefings/{}": "BRIEFING_NOT_FOUND",
+    "PATCH /briefings/{}/read": "BRIEFING_NOT_FOUND",
+    "POST /briefings/{}/actions": "BRIEFING_NOT_FOUND",
+    "GET /api/agents/{}": "AGENT_NOT_FOUND",
+    "PATCH /api/agents/{}": "AGENT_NOT_FOUND",
+    "DELETE /api/agents/{}": "AGENT_NOT_FOUND",
+    "GET /conversations/{}": "AGENT_NOT_FOUND",
+}
+BODIES = {
+    "POST /conversations/{}/messages": {"content": "Hi"},
+    "POST /briefings/{}/actions": {"action": "start_conversation"},
+    "PATCH /api/agents/{}": {"prompt": "Be brief."},
 }
 
 NO_IDS = {
@@ -39,18 +55,21 @@ NO_IDS = {
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("name", NO_IDS.values(), ids=NO_IDS.keys())
 async def test_what_is_no_id_of_anything_is_not_found(
-    route: str, name: str, user: User, unwritten: Unwritten
+    route: str, name: str, admin: User, unwritten: Unwritten
 ) -> None:
     method, path = route.format(name).split(" ")
+    code = ROUTES[route]
+    if " /conversations/{}" in route and name in (NO_IDS["an unknown id"], NO_IDS["the largest id"]):
+        code = "CONVERSATION_NOT_FOUND"  # a UUID never names an agent
     async with unwritten():
-        refused(await user.http.request(method, path), 404, ROUTES[route])
+        refused(await admin.http.request(method, path, json=BODIES.get(route)), 404, code)
 
 
 @pytest.mark.parametrize(
     "path", ["..%2f..%2fetc%2fpasswd", "..%5c..%5cwin.ini", "%2e%2e%2fhealthz", "a/../../b"]
 )
 async def test_dots_and_slashes_lead_nowhere(path: str, user: User) -> None:
-    for base in ("/api/messages/", "/api/conversations/", "/docs/"):
+    for base in ("/api/messages/", "/api/conversations/", "/api/agents/", "/conversations/", "/docs/"):
         response = await user.http.get(base + path)
         assert response.status_code == 404
         assert "root:" not in response.text
@@ -67,8 +86,15 @@ async def test_an_id_in_capitals_means_the_same(user: User) -> None:
     "limit", ["0", "-1", "201", "1000000000", "9" * 5000, "1.5", "x", "", "1e3", "0x10", "%00"]
 )
 async def test_a_limit_that_is_out_of_bounds_is_named(limit: str, user: User) -> None:
-    for path in ("/api/notifications", f"/api/conversations/{UUID(int=0)}"):
-        error = refused(await user.http.get(f"{path}?limit={limit}"), 400, "INVALID_REQUEST")
+    for path in (
+        "/api/notifications?",
+        "/api/conversations?",
+        f"/api/conversations/{UUID(int=0)}?",
+        f"/conversations/{UUID(int=0)}/messages?",
+        "/briefings?",
+        "/api/search?q=a&",
+    ):
+        error = refused(await user.http.get(f"{path}limit={limit}"), 400, "INVALID_REQUEST")
         assert error["message"].startswith("limit: ")
 
 
@@ -86,10 +112,84 @@ async def test_a_cursor_that_we_never_gave_is_refused(cursor: str, user: User) -
     for path in (
         f"/api/conversations/{sent['conversation_id']}?before={cursor}",
         f"/api/conversations/{sent['conversation_id']}?after={cursor}",
+        f"/conversations/{sent['conversation_id']}/messages?before={cursor}",
+        f"/conversations/{sent['conversation_id']}/messages?after={cursor}",
         f"/api/notifications?cursor={cursor}",
+        f"/api/conversations?cursor={cursor}",
+        f"/briefings?cursor={cursor}",
     ):
         error = refused(await user.http.get(path), 400, "INVALID_REQUEST")
         assert error["message"] == "That cursor is not one of ours. Leave it out to begin at the newest."
+    if cursor != "1.0":
+        error = refused(await user.http.get(f"/api/search?q=a&cursor={cursor}"), 400, "INVALID_REQUEST")
+        assert error["message"] == "That cursor is not one of ours. Leave it out to begin with the best."
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "1.",
+        "-1.{}",
+        "1.{}",
+        "99999999999999999.{}",
+        "1.5.{}",
+        "1{}",
+        " 1.{}",
+        "1.{}0",
+        "%EF%BC%91.{}",
+        "1.%00",
+    ],
+)
+async def test_a_cursor_of_the_list_of_conversations_is_a_time_and_an_id(cursor: str, user: User) -> None:
+    response = await user.http.get("/api/conversations?cursor=" + cursor.format(UUID(int=0)))
+    if cursor == "1.{}":
+        assert response.json() == {"conversations": [], "next": None}
+    else:
+        refused(response, 400, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("cursor", ["-1", "10001", "99999", "1.0", "1" * 10_000])
+async def test_a_search_goes_only_so_deep(cursor: str, user: User) -> None:
+    refused(await user.http.get(f"/api/search?q=a&cursor={cursor}"), 400, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "x",
+        "-1",
+        ".",
+        "a.",
+        "a.-1",
+        "a.1.2",
+        "a.99999999999999999999",
+        "a b.1",
+        "é1",
+        "a.１",
+        "x" * 10_000,
+        "a.0x1",
+    ],
+)
+async def test_a_place_in_a_stream_that_is_none_is_refused_before_anything_is_sent(
+    place: str, user: User
+) -> None:
+    sent = await user.send("Hi")
+    path = f"/api/conversations/{sent['conversation_id']}/events"
+    refused(await user.http.get(path, headers={"Last-Event-ID": place.encode()}), 400, "INVALID_REQUEST")
+    refused(await user.http.get(path, params={"after": place}), 400, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("place", ["00000000.999999999999999", "a.1", "garbage.0"])
+async def test_a_place_of_another_time_or_another_log_is_answered_with_a_resync(
+    place: str, user: User
+) -> None:
+    sent = await user.send("Hi")
+    await user.answered(sent)
+    path = f"/api/conversations/{sent['conversation_id']}/events"
+    async with user.http.stream("GET", path, headers={"Last-Event-ID": place}) as response:
+        lines = response.aiter_lines()
+        assert (await anext(lines)).startswith("id: ")
+        assert await anext(lines) == "event: resync"
 
 
 async def test_cursors_beyond_the_ends_give_empty_pages(user: User) -> None:

@@ -1,7 +1,6 @@
 """Somebody to be, and ways to look behind the server's back."""
 
-import itertools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -54,17 +53,11 @@ async def valkey(backends: Services) -> AsyncGenerator[Redis]:
 
 
 @pytest.fixture(scope="session")
-def numbers() -> Iterator[int]:
-    """The Valkey databases that nobody uses yet."""
-    return itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def alone(backends: Services, settings: dict[str, Any], numbers: Iterator[int]) -> Alone:
+def alone(backends: Services, settings: dict[str, Any]) -> Alone:
     """Makes the settings of a server that shares neither database nor stream with others."""
 
     async def make(**given: Any) -> dict[str, Any]:
-        return settings | await private(backends, next(numbers)) | given
+        return settings | await private(backends) | given
 
     return make
 

@@ -92,7 +92,7 @@ async def test_a_new_conversation_has_a_random_uuid_its_times_and_an_empty_conte
 
 @pytest.mark.scenario("003", "Load existing conversation")
 @pytest.mark.scenario("003", "Message history retrieval")
-async def test_the_model_is_shown_the_last_twenty_messages_in_their_order(
+async def test_the_model_is_shown_the_last_twenty_messages_of_which_the_last_is_the_one_it_answers(
     ana: User, gemini: ScriptedGemini
 ) -> None:
     sent = await ana.send(first := saying("a0"))
@@ -103,8 +103,8 @@ async def test_the_model_is_shown_the_last_twenty_messages_in_their_order(
     await ana.ask(last := f"{word()} And now?", sent["conversation_id"])
     shown = asked(gemini, last).said
     pairs = [[("user", question), ("model", f"a{n}")] for n, question in enumerate(questions)]
-    assert shown == [*(message for pair in pairs[2:] for message in pair), ("user", last)]
-    assert len(shown) == 21
+    assert shown == [("model", "a2"), *(message for pair in pairs[3:] for message in pair), ("user", last)]
+    assert len(shown) == 20
 
 
 @pytest.mark.scenario("003", "Load existing conversation")

@@ -324,7 +324,7 @@ async def test_a_user_has_only_so_many_sockets(server: Instance, someone: Someon
     async with _sockets(ann, 20):
         headers = {"Authorization": f"Bearer {ann.token}"}
         async with stranger(server, additional_headers=headers) as one_more:
-            assert await closed(one_more) == (4008, "You have too many connections open.")
+            assert await closed(one_more) == (4008, "You have too many connections open. Close one first.")
     async with ann.socket() as again:
         assert again.seen[0]["type"] == "connected"
 

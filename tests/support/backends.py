@@ -1,5 +1,6 @@
 """A database and a Valkey database for one server alone, in the services that all tests share."""
 
+import itertools
 from typing import Any
 
 import asyncpg
@@ -13,8 +14,12 @@ def of_superuser(url: str) -> str:
     return "postgresql://postgres@" + url.partition("@")[2]
 
 
-async def private(services: Services, number: int) -> dict[str, Any]:
-    """Settings for a fresh, migrated database and the Valkey database of this number."""
+_numbers = itertools.count(1)  # Valkey has sixteen databases; the first is everybody's
+
+
+async def private(services: Services) -> dict[str, Any]:
+    """Settings for a fresh, migrated database and a Valkey database that nobody uses yet."""
+    number = next(_numbers)
     name = f"tertulia_{number}"
     superuser = of_superuser(services.database_url)
     await _execute(superuser, f"CREATE DATABASE {name} OWNER tertulia_owner TEMPLATE template0")

@@ -6,7 +6,18 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-COUNTED = ("users", "conversations", "messages", "turns", "notifications", "idempotency", "audit")
+# `search` and `unindexed` are left out: what they hold follows from the messages, a moment later.
+COUNTED = (
+    "users",
+    "conversations",
+    "messages",
+    "turns",
+    "notifications",
+    "idempotency",
+    "audit",
+    "agents",
+    "briefings",
+)
 
 
 async def connect(url: str, **options: Any) -> "asyncpg.Connection[Any]":
@@ -27,7 +38,7 @@ class Unwritten(Protocol):
 
 
 class Rows:
-    """Counts the rows of every table that a message may write to."""
+    """Counts the rows of every table that a request may write to."""
 
     def __init__(self, connection: "asyncpg.Connection[Any]") -> None:
         self.connection = connection

@@ -28,12 +28,12 @@ def read(path: Path) -> list[AgentProfile]:
         agents = msgspec.convert(found, _File).agents
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}.") from error
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
     except (msgspec.ValidationError, RecursionError) as error:
         raise SettingsError(
             f"{path} does not fit: {error}. It begins with `agents:` and lists them."
         ) from error
+    except (yaml.YAMLError, ValueError) as error:  # a date or number that is none is a ValueError
+        raise SettingsError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
     return _checked(path, agents)
 
 

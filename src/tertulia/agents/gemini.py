@@ -6,6 +6,7 @@ everything else (tools that were used, thoughts, refusals, images) takes LangCha
 comes out is the same, which the tests hold against each other.
 """
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -122,7 +123,10 @@ async def _events(response: httpx.Response) -> AsyncIterator[Json]:
 
 
 def _event(data: bytes) -> Json:
-    event = _decode(data)
+    try:
+        event = _decode(data)
+    except msgspec.DecodeError:
+        event = json.loads(data)  # it may hold half of a surrogate pair, which only this one reads
     if "error" in event:
         raise _refusal(event["error"].get("code", 500), data)
     return event

@@ -30,17 +30,18 @@ class Recall:
             return []
         hot = before <= self._held
         store, name = self._stores.open(turn.owner), str(turn.conversation)
-        known = await _get(store, name) if hot and turn.attempt == 1 else None
+        known, reachable = await _get(store, name) if hot and turn.attempt == 1 else (None, True)
         if known is not None and _up_to_date(known, turn):
             return list(known.messages[-before:])
         if turn.context_tail == 0:
-            with contextlib.suppress(Unavailable):
-                await store.create(name)
+            if reachable:
+                with contextlib.suppress(Unavailable):
+                    await store.create(name)
             return []
         history = await self._messages.window(
             turn.owner, turn.conversation, turn.context_until, turn.trigger_seq, max(before, self._held)
         )
-        if hot:
+        if hot and reachable:
             with contextlib.suppress(Unavailable):
                 await _replace(store, name, history)
         return history[-before:]
@@ -75,11 +76,12 @@ def _up_to_date(known: ContextConversation, turn: Turn) -> bool:
     return not places or turn.card_seq < min(places) or turn.card_seq in places
 
 
-async def _get(store: ConversationStore, name: str) -> ContextConversation | None:
+async def _get(store: ConversationStore, name: str) -> tuple[ContextConversation | None, bool]:
+    """What it knows, and whether it could be asked: one wait for a time-out is enough."""
     try:
-        return await store.get(name)
+        return await store.get(name), True
     except Unavailable:
-        return None
+        return None, False
 
 
 async def _replace(store: ConversationStore, name: str, history: list[ContextMessage]) -> None:

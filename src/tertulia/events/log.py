@@ -106,7 +106,7 @@ class EventLog:
         return Backlog(generation, after.offset + 1, [fields[1] for _, fields in entries], tail, gap=False)
 
     async def place_before(self, log: str, needle: bytes, last: bytes) -> tuple[Cursor, bool]:
-        """The place just before the first event that holds these bytes, after the newest of them that is of type `last`.
+        """The place just before the first event with these bytes since the newest such event of the type `last`.
 
         False with the log's end where there is no such event, be it that it is gone or that it is yet to come.
         """

@@ -11,6 +11,7 @@ from msgspec import Struct
 from tertulia import clock
 from tertulia.core import briefings as core
 from tertulia.core import errors
+from tertulia.core.agents import is_agent_id
 from tertulia.core.briefings import ActionKind, BriefingStatus, Draft
 from tertulia.core.events import Briefed, CardAdded, Event, encode
 from tertulia.core.model import Owner
@@ -88,11 +89,15 @@ async def post_briefing(
     """Tell a user something unasked. An agent posts for itself, an admin for any agent; with a `dedupe_key` the
     user is told once, however often it is posted."""
     draft = core.checked(reading.decode(body, Draft))
-    agent_id = draft.agent_id or (request.user.user if request.user.role == "agent" else None)
     if request.user.role == "user":
         raise errors.MayNotPost
+    agent_id = draft.agent_id
+    if agent_id is None and request.user.role == "agent":
+        agent_id = request.user.user
     if agent_id is None:
         raise errors.InvalidRequest("agent_id: say which agent it is from.")
+    if not is_agent_id(agent_id):
+        raise errors.AgentNotFound
     briefings: Briefings = request.app.state.briefings
     key = reading.key("POST /briefings", idempotency_key, body)
     posted = await briefings.post(request.user, agent_id, draft, key)

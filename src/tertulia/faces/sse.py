@@ -12,6 +12,7 @@ from litestar.types import Receive, Scope, Send
 from tertulia.core.events import type_of, with_cursor
 from tertulia.events.log import Cursor
 from tertulia.events.relay import Subscription
+from tertulia.faces.transport import hang_up
 
 _KEEP_ALIVE = 15.0
 _DOUBT = 2.0  # seconds after which one who may have missed something looks whether the turn has ended
@@ -121,7 +122,7 @@ class EventStream(ASGIResponse):
             await self._stream(send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
-            return  # the client does not read; leaving the answer unfinished closes the connection
+            hang_up(scope)  # the client does not read
         finally:
             leaving.cancel()
             await self._left()

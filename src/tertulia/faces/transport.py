@@ -1,6 +1,7 @@
 """The protocols of uvicorn, with the bounds that they lack: no client makes us keep much for it."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -9,12 +10,18 @@ from websockets.frames import Frame
 
 _HEAD_BYTES = 65_536
 _FRAGMENTS = 1024
+_HANG_UP = "tertulia.hang_up"
 
 _TOO_LARGE = b'{"error":{"code":"HEADERS_TOO_LARGE","message":"The address or headers are too large."}}'
 _REFUSAL = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_TOO_LARGE), _TOO_LARGE)
 )
+
+
+def hang_up(scope: Mapping[str, Any]) -> None:
+    """Cut the client's line at once. Closing it would wait for the client to read what it has been sent."""
+    scope["extensions"][_HANG_UP]["now"]()
 
 
 class _Corked:
@@ -59,6 +66,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     _in_head = True
     _head = 0  # what was received of it, in whole chunks
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {_HANG_UP: {"now": self.transport.abort}}
 
     def data_received(self, data: bytes) -> None:
         self._head += len(data)
