@@ -67,3 +67,30 @@ async def ann(server: Instance) -> AsyncGenerator[User]:
 async def bob(server: Instance) -> AsyncGenerator[User]:
     async with User(server.url, "bob") as user:
         yield user
+
+
+class NothingIsLeftOut:
+    """Makes a run fail in which a test was skipped or expected to fail, also one that is spread over processes."""
+
+    def __init__(self) -> None:
+        self._left_out: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped or hasattr(report, "wasxfail"):
+            self._left_out.append(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self._left_out.append(report.nodeid)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._left_out and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for name in self._left_out:
+            terminalreporter.write_line(f"Left out, which counts as a failure: {name}", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(NothingIsLeftOut())

@@ -1,7 +1,8 @@
-"""Accepting a message: the one way in, whichever face it came by."""
+"""Accepting a message, or a failed turn once more: the one way in, whichever face it came by."""
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 from tertulia import clock, failpoints, metrics
 from tertulia.core.agents import is_agent_id
@@ -9,18 +10,27 @@ from tertulia.core.errors import AgentNotFound
 from tertulia.core.events import Event, UserMessage, encode
 from tertulia.core.model import Owner
 from tertulia.core.text import client_handle, message_text
+from tertulia.crowds import Crowds
 from tertulia.events.log import EventLog, session_log
+from tertulia.queue.outbox import Outbox, stored_terminal
 from tertulia.queue.publisher import Publisher
+from tertulia.store.conversations import Conversations, Retried
 from tertulia.store.messages import Accepted, Messages, Submission
 
 
 class Reception:
     """Checks a message, stores it with its turn, tells those who watch and wakes a worker, in this order."""
 
-    def __init__(self, messages: Messages, publisher: Publisher, events: EventLog, *, longest: int) -> None:
+    def __init__(
+        self, messages: Messages, conversations: Conversations, publisher: Publisher, events: EventLog,
+        outbox: Outbox, crowds: Crowds, *, longest: int,
+    ) -> None:  # fmt: skip
         self._messages = messages
+        self._conversations = conversations
         self._publisher = publisher
         self._events = events
+        self._outbox = outbox
+        self._crowds = crowds
         self._longest = longest
 
     async def accept(self, owner: Owner, submission: Submission) -> Accepted:
@@ -45,7 +55,17 @@ class Reception:
         self._publisher.wake(owner, accepted.conversation, accepted.message)
         return accepted, shown
 
+    async def retry(self, owner: Owner, turn: UUID) -> Retried:
+        """Queue a failed or aborted turn again, once it is known that everybody was told how it ended."""
+        self._crowds.check(owner.tenant)
+        if end := await self._conversations.untold_end(owner, turn):
+            await self._outbox.send(owner, end.conversation, turn, end.attempt, stored_terminal(end.terminal))
+        retried = await self._conversations.retry(owner, turn)
+        self._publisher.wake(owner, retried.conversation, retried.message)
+        return retried
+
     async def _store(self, owner: Owner, submission: Submission) -> Accepted:
+        self._crowds.check(owner.tenant)
         message_text(submission.content, self._longest)
         if submission.handle is not None:
             client_handle(submission.handle, "session_id")

@@ -1,5 +1,6 @@
 """The composition root of a server: services, faces, and a worker beside them if wanted."""
 
+import asyncio
 import contextlib
 import socket as sockets
 from collections.abc import AsyncGenerator, Callable
@@ -11,6 +12,8 @@ from litestar.datastructures import State
 
 from tertulia.accept import Reception
 from tertulia.core.agents import AgentProfile
+from tertulia.crowds import Crowds
+from tertulia.duties import every
 from tertulia.faces import (
     agents,
     briefings,
@@ -31,6 +34,7 @@ from tertulia.faces.presence import Presence
 from tertulia.faces.streams import Streams
 from tertulia.faces.transport import BoundedHttp, BoundedWebSocket
 from tertulia.queue.hints import Hints
+from tertulia.queue.outbox import Outbox
 from tertulia.settings import Settings, default_agent
 from tertulia.store.agents import Directory
 from tertulia.store.briefings import Briefings
@@ -42,8 +46,10 @@ from tertulia.worker.process import worker
 
 Announce = Callable[[str], None]
 
+_LOOK = 2.0  # seconds between looks at how many turns each tenant has
 
-def application(parts: Services) -> Litestar:
+
+def application(parts: Services, crowds: Crowds) -> Litestar:
     """All faces over these services."""
     settings = parts.settings
     gate = Gate(
@@ -52,7 +58,8 @@ def application(parts: Services) -> Litestar:
         Users(parts.database),
     )
     presence = Presence(settings.sockets_per_user)
-    conversations = Conversations(parts.database)
+    conversations = Conversations(parts.database, settings.open_turns)
+    outbox = Outbox(parts.database, parts.events)
     state = State(
         {
             "settings": settings,
@@ -60,7 +67,6 @@ def application(parts: Services) -> Litestar:
             "database": parts.database,
             "pipeline": parts.pipeline,
             "relay": parts.relay,
-            "publisher": parts.publisher,
             "hints": Hints(parts.pipeline),
             "events": parts.events,
             "messages": parts.messages,
@@ -70,7 +76,13 @@ def application(parts: Services) -> Litestar:
             "briefings": Briefings(parts.database, settings.agent_id),
             "search": Search(parts.database),
             "reception": Reception(
-                parts.messages, parts.publisher, parts.events, longest=settings.message_chars
+                parts.messages,
+                conversations,
+                parts.publisher,
+                parts.events,
+                outbox,
+                crowds,
+                longest=settings.message_chars,
             ),
             "presence": presence,
             "streams": Streams(parts.relay, conversations, parts.messages, presence, settings),
@@ -104,7 +116,8 @@ async def serve(
     """Serve until SIGTERM or SIGINT; running turns may end first. `agents` become those of every tenant."""
     listening = _listen(settings.host, settings.port)
     async with services(settings) as parts, _worker(parts, wanted=with_worker):
-        app = application(parts)
+        crowds = Crowds(parts.database, settings.open_turns_per_tenant)
+        app = application(parts, crowds)
         if agents is not None:
             await app.state.directory.declare(agents)
         config = uvicorn.Config(
@@ -125,7 +138,11 @@ async def serve(
             timeout_graceful_shutdown=5,
         )
         server = _Server(config, lambda: announce(_address(listening)), app.state.streams.close)
-        await server.serve(sockets=[listening])
+        looking = asyncio.ensure_future(every(_LOOK, crowds.look))
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            looking.cancel()
 
 
 def _frame_bytes(settings: Settings) -> int:

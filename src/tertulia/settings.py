@@ -15,6 +15,7 @@ from pydantic_settings import (
 )
 
 from tertulia.core.agents import AgentProfile, is_agent_id
+from tertulia.core.model import OpenTurns
 
 
 class SettingsError(Exception):
@@ -77,6 +78,7 @@ class Settings(BaseSettings):
     body_bytes: int = Field(1_048_576, ge=1024)
     queued_per_conversation: int = Field(20, ge=1)
     open_turns_per_user: int = Field(100, ge=0, description="0: as many as they like")
+    open_turns_per_tenant: int = Field(2000, ge=0, description="0: as many as they like")
     running_turns_per_tenant: int = Field(200, ge=1)
     user_requests_per_minute: int = Field(600, ge=1)
     tenant_requests_per_minute: int = Field(6000, ge=1)
@@ -151,6 +153,10 @@ class Settings(BaseSettings):
     def model_name(self) -> str:
         """The model that answers: as set, else Gemini when there is a key, else the built-in demo."""
         return self.model or ("google_genai:gemini-2.5-flash" if self.google_api_key else "demo:")
+
+    @property
+    def open_turns(self) -> OpenTurns:
+        return OpenTurns(self.queued_per_conversation, self.open_turns_per_user)
 
     @property
     def secrets(self) -> tuple[str, ...]:

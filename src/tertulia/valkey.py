@@ -81,10 +81,11 @@ class Pipeline:
 
     def begin(self, *command: Argument) -> "asyncio.Future[Any]":
         """Send; the future gets the reply or `Unavailable`."""
-        if not self._room():
-            raise Unavailable("Redis does not keep up. Please try again shortly.")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._add(command, future)
+        if self._room():
+            self._add(command, future)
+        else:
+            future.set_exception(Unavailable("Redis does not keep up. Please try again shortly."))
         return future
 
     async def close(self) -> None:

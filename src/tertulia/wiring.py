@@ -42,7 +42,8 @@ async def services(settings: Settings) -> AsyncGenerator[Services]:
     database = await Database.open(settings.database_url.get_secret_value(), settings.database_pool)
     valkey = connect(settings.redis_url.get_secret_value())
     pipeline = Pipeline(valkey, *SCRIPTS)
-    events = EventLog(pipeline, settings.event_log_length)
+    reading = Pipeline(valkey, *SCRIPTS)
+    events = EventLog(pipeline, settings.event_log_length, reading)
     relay = Relay(valkey, events)
     await relay.start()
     try:
@@ -55,17 +56,13 @@ async def services(settings: Settings) -> AsyncGenerator[Services]:
             events=events,
             relay=relay,
             publisher=Publisher(pipeline),
-            messages=Messages(
-                database,
-                settings.agent_id,
-                settings.queued_per_conversation,
-                settings.open_turns_per_user,
-            ),
+            messages=Messages(database, settings.agent_id, settings.open_turns),
             notifications=Notifications(database),
         )
     finally:
         await relay.stop()
         await pipeline.close()
+        await reading.close()
         await valkey.aclose()
         await database.close()
 

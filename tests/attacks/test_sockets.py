@@ -7,7 +7,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.support.client import Socket, User, token
+from tests.support.client import LEEWAY, Socket, User, token
 from tests.support.instance import Instance
 
 OURS = {"aud": "tertulia", "iss": "https://id.example"}
@@ -63,14 +63,14 @@ async def test_our_own_page_and_those_allowed_and_programs_may_connect(
 
 
 async def test_a_socket_ends_with_its_token(server: Instance) -> None:
-    async with opened(server, token("ann", ttl=2)) as connection:
+    async with opened(server, token("ann", ttl=2 - LEEWAY)) as connection:
         began = time.monotonic()
         assert await ended(connection) == (4001, "The token has expired.")
-        assert time.monotonic() - began < 4
+        assert 0.9 < time.monotonic() - began < 4
 
 
 async def test_a_newer_token_keeps_a_socket_open_and_one_of_another_user_ends_it(server: Instance) -> None:
-    async with opened(server, token("ann", ttl=2)) as connection:
+    async with opened(server, token("ann", ttl=2 - LEEWAY)) as connection:
         socket = Socket(connection)
         await socket.say(type="auth", token=token("ann"))
         await asyncio.sleep(2.5)

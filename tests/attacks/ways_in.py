@@ -47,14 +47,17 @@ ROUTES: dict[str, list[Try]] = {
         Try(404, path="{session}"),
     ],
     "GET /api/messages/{message_id}": [Try(404, path="{message}"), Try(404, path="{card}")],
-    "GET /api/notifications": [Try(200), Try(200, query={"cursor": "{notification}", "limit": "200"})],
+    "GET /api/notifications": [
+        Try(200),
+        Try(200, query={"cursor": "9999999999999999.{notification}", "limit": "200"}),
+    ],
     "GET /api/search": [
         Try(200, query={"q": "{said}"}),
         Try(200, query={"q": "{answer}"}),
         Try(200, query={"q": "{title}"}),
         Try(200, query={"q": "forget"}),
     ],
-    "GET /briefings": [Try(200), Try(200, query={"cursor": "{briefing}", "status": "new"})],
+    "GET /briefings": [Try(200), Try(200, query={"cursor": "9999999999999999.{briefing}", "status": "new"})],
     "GET /briefings/{briefing_id}": [Try(404, path="{briefing}"), Try(404, path="{started}")],
     "GET /conversations/{agent_id}": [
         Try(403, 404, path="{standing}"),

@@ -7,6 +7,7 @@ from uuid import uuid4
 from tertulia.core.model import Owner
 from tertulia.queue.consumer import Wakeup
 from tertulia.worker.pool import Pool
+from tertulia.worker.shares import Shares
 from tests.faults.promises import broken
 from tests.faults.world import World
 from tests.support.client import User
@@ -31,24 +32,41 @@ async def test_a_conversation_that_hangs_delays_no_other_while_slots_remain(worl
 
 
 async def test_a_tenant_that_floods_does_not_starve_another(world: World) -> None:
-    async with User(world.url, "eve", "flood") as eve, world.worker(worker_slots=4):
-        await asyncio.gather(*(eve.send("/slow 60 let us see") for _ in range(30)))
-        running = "SELECT count(*) FROM turns WHERE tenant = 'flood' AND status = 'running'"
+    running = "SELECT user_id FROM turns WHERE tenant = 'flood' AND status = 'running' ORDER BY user_id"
+    async with (
+        User(world.url, "eve", "flood") as eve,
+        User(world.url, "mallory", "flood") as mallory,
+        world.worker(worker_slots=8),
+    ):
+        await asyncio.gather(
+            *(each.send("/slow 60 let us see") for each in (eve, mallory) for _ in range(15))
+        )
         async with world.talk() as talk:
             for _ in range(3):
                 await talk.ended(await talk.send("hello"), 5)
             assert await broken(talk) == []
-        assert await world.one(running) == 3
+        assert len(await world.sql(running)) == 7
+
+
+async def test_a_user_who_floods_does_not_starve_others_of_the_same_tenant(world: World) -> None:
+    async with User(world.url, "eve", "flood") as eve, world.worker(worker_slots=8):
+        await asyncio.gather(*(eve.send("/slow 60 let us see") for _ in range(30)))
+        async with world.talk("ann", tenant="flood") as talk:
+            for _ in range(3):
+                await talk.ended(await talk.send("hello"), 5)
+            assert await broken(talk) == []
+        running = "SELECT count(*) FROM turns WHERE user_id = 'eve' AND status = 'running'"
+        assert await world.one(running) == 6
 
 
 async def test_a_conversation_that_waits_for_its_tenant_is_parked_once() -> None:
     """Its entry is reclaimed again and again while it waits; that must not fill the worker's memory."""
-    pool = Pool(*([_Never()] * 4), slots=4, per_tenant=1)  # type: ignore[arg-type]
+    pool = Pool(*([_Never()] * 4), slots=4, shares=Shares(1, 1))  # type: ignore[arg-type]
     busy, waiting = (Wakeup("1-0", Owner("acme", "ann"), uuid4(), uuid4()) for _ in range(2))
     pool.wake(busy)
     for _ in range(100):
         pool.wake(waiting)
-    assert [len(parked) for parked in pool._parked.values()] == [1]
+    assert pool._shares._lengths == {"acme": 1}
     assert await pool.room() == 3
     (serving,) = pool._tasks.values()
     pool._draining = True

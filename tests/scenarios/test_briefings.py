@@ -255,6 +255,7 @@ async def test_a_report_is_viewed_only_where_it_is_offered_and_anything_can_be_d
     assert (await seen(pair.reader, plain))["status"] == "dismissed"
 
 
+@pytest.mark.scenario("001", "Briefing reference in message")
 async def test_a_deleted_briefing_leaves_its_card_with_all_that_it_said(someone: Someone) -> None:
     pair = await paired(someone)
     briefing = await pair.brief()

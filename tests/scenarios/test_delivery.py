@@ -17,7 +17,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.scenarios.conftest import Alone, Someone, word
-from tests.support.client import Socket, User, token
+from tests.support.client import LEEWAY, Socket, User, token
 from tests.support.gemini import ScriptedGemini
 from tests.support.gemini_answers import text
 from tests.support.instance import Instance
@@ -177,7 +177,7 @@ async def test_who_says_something_else_first_is_sent_away(server: Instance, ann:
 
 @pytest.mark.scenario("002", "WebSocket connection authenticated")
 async def test_who_is_silent_for_ten_seconds_or_whose_token_ends_is_sent_away(server: Instance) -> None:
-    short = {"Authorization": f"Bearer {token('ann', ttl=2)}"}
+    short = {"Authorization": f"Bearer {token('ann', ttl=2 - LEEWAY)}"}
     async with stranger(server) as silent, stranger(server, additional_headers=short) as ending:
         began = time.monotonic()
         assert await closed(ending) == (4001, "The token has expired.")
@@ -188,7 +188,7 @@ async def test_who_is_silent_for_ten_seconds_or_whose_token_ends_is_sent_away(se
 
 
 async def test_a_newer_token_keeps_the_socket_and_another_users_closes_it(server: Instance) -> None:
-    short = {"Authorization": f"Bearer {token('ann', ttl=2)}"}
+    short = {"Authorization": f"Bearer {token('ann', ttl=2 - LEEWAY)}"}
     async with stranger(server, additional_headers=short) as socket:
         await socket.until("connected")
         await socket.say(type="auth", token=token("ann"))

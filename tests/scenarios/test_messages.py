@@ -96,6 +96,7 @@ async def test_a_message_is_answered_by_the_model_which_knows_tenant_and_history
     assert {"notify_user", "present"} <= set(request.tools)
 
 
+@pytest.mark.scenario("002", "LLM generates contextual response")
 async def test_the_actions_that_the_model_took_come_with_the_reply(someone: Someone) -> None:
     ann, bob = await someone("ann"), await someone("bob")
     await bob.http.get("/api/notifications")

@@ -1,6 +1,7 @@
-"""The server behind a real nginx, set up as operators would: nothing is held back on the way."""
+"""The server behind a real nginx, set up as our documentation says: nothing is held back on the way."""
 
 import os
+import re
 import socket
 import subprocess
 import time
@@ -18,26 +19,16 @@ from tests.support.instance import Instance
 from tests.support.observe import eventually
 from tests.support.sse import begun, listening, saying, types, words
 
-SITE = """
-map $http_upgrade $connection_upgrade {
-    default upgrade;
-    ''      '';
-}
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
 
-server {
-    listen 80;
-    client_max_body_size 2m;
 
-    location / {
-        proxy_pass http://127.0.0.1:8710;
-        proxy_http_version 1.1;
-        proxy_set_header Host $http_host;
-        proxy_set_header Upgrade $http_upgrade;
-        proxy_set_header Connection $connection_upgrade;
-        proxy_read_timeout 60s;
-    }
-}
-"""
+def site() -> str:
+    """What the documentation advises: its block for `http`, and its block for a `server`."""
+    beside, within = re.findall(
+        r"^```nginx\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+    return f"{beside} server {{ listen 80; {within} }}"
+
 
 # What an operator writes who has not read this, for an nginx that still asks by HTTP/1.0: for streams it must do.
 BARE = """
@@ -81,15 +72,14 @@ def listens(port: int) -> bool:
 
 @pytest.fixture(scope="module")
 def proxies(server: Instance, folder: Path) -> Generator[tuple[str, str]]:
-    """The two addresses of an nginx before the shared server; only addresses differ from what is above."""
+    """The two addresses of an nginx before the shared server; only addresses differ from what is advised."""
     place, port, bare = folder / "nginx", free_port(), free_port()
     place.mkdir()
-    site = (SITE + BARE).replace("http://127.0.0.1:8710", server.url)
-    site = site.replace("listen 80", f"listen 127.0.0.1:{port}").replace(
-        "listen 81", f"listen 127.0.0.1:{bare}"
-    )
+    sites = (site() + BARE).replace("http://127.0.0.1:8710", server.url)
+    for number, chosen in ((80, port), (81, bare)):
+        sites = sites.replace(f"listen {number};", f"listen 127.0.0.1:{chosen};")
     user = "user root;" if os.geteuid() == 0 else ""  # it must get into the folder
-    (place / "nginx.conf").write_text(user + AROUND.substitute(site=site))
+    (place / "nginx.conf").write_text(user + AROUND.substitute(site=sites))
     log = folder / "nginx.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

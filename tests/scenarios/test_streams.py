@@ -1,15 +1,18 @@
 """Answers and conversations as server-sent events: what comes, when, and to whom."""
 
 import asyncio
+import json
 import time
 from collections.abc import Generator
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.scenarios.conftest import Someone, word
-from tests.support.client import User
+from tests.support.client import LEEWAY, User
 from tests.support.instance import Instance
 from tests.support.observe import eventually
 from tests.support.refusals import refused
@@ -55,21 +58,22 @@ async def test_an_answer_comes_as_the_model_says_it_and_the_stream_ends_with_the
     assert await stored(ann, conversation) == ["one two three"]
 
 
-async def test_words_reach_curl_while_the_model_still_thinks(ann: User) -> None:
+async def test_words_reach_a_plain_client_while_the_model_still_thinks(ann: User) -> None:
+    """One that blocks in `recv` and reads line by line."""
     conversation = await begun(ann)
-    curl = await asyncio.create_subprocess_exec(
-        "curl", "-sN", "--noproxy", "*", "-H", f"Authorization: Bearer {ann.token}",
-        "-H", "Content-Type: application/json", "-d", '{"content": "[[hang {\\"said\\": \\"Well\\"}]]"}',
-        f"{ann.url}/conversations/{conversation}/messages", stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert curl.stdout is not None
+    place = f"/conversations/{conversation}/messages"
+    body = json.dumps({"content": '[[hang {"said": "Well"}]]'})
+    headers = {"Authorization": f"Bearer {ann.token}", "Content-Type": "application/json"}
     parser, events = Parser(), []
-    async with asyncio.timeout(10):
+    with closing(HTTPConnection(ann.url.removeprefix("http://"), timeout=10)) as line:
+        line.request("POST", place, body, headers)
+        response = await asyncio.to_thread(line.getresponse)
         while "text_delta" not in types(events):
-            events += parser.feed(await curl.stdout.readline())
+            assert not response.isclosed(), types(events)
+            events += parser.feed(await asyncio.to_thread(response.readline))
+        assert [turn["status"] for turn in (await ann.conversation(conversation))["turns"]] == ["running"]
         await abort(ann, conversation)
-        events += parser.feed(await curl.stdout.read())
-        assert await curl.wait() == 0
+        events += parser.feed(await asyncio.to_thread(response.read))
     assert words(events) == "Well"
     assert (events[-1].type, events[-1].inner["status"]) == ("turn_end", "aborted")
     assert parser.unfinished == b""
@@ -209,7 +213,7 @@ async def test_a_cursor_the_log_does_not_know_is_answered_with_how_the_turns_sta
 
 async def test_the_end_of_the_token_ends_the_streams_and_not_the_turn(someone: Someone) -> None:
     ann = await someone("ann")
-    short = User(ann.url, ann.name, ttl=2)
+    short = User(ann.url, ann.name, ttl=2 - LEEWAY)
     conversation = await begun(ann)
     began = time.time()
     async with (
@@ -219,8 +223,11 @@ async def test_the_end_of_the_token_ends_the_streams_and_not_the_turn(someone: S
     ):
         await asyncio.gather(everything.over(5), answer.over(5))
     assert 0.9 < time.time() - began < 3
-    assert types(answer.events) == ["conversation:user_message", "message_start", "text_delta"]
+    assert types(answer.events) == ["conversation:user_message", "message_start", "text_delta", "error"]
     assert everything.events == answer.events
+    farewell = answer.events[-1].inner
+    assert (farewell["code"], farewell["status"]) == ("UNAUTHENTICATED", 401)
+    assert farewell["message"] == "The token has expired. Sign in again and come back to hear the rest."
     async with listening(ann, conversation, answer.last) as again:
         await abort(ann, conversation)
         await again.heard("turn_end", turnId=answer.events[0].turn)

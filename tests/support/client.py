@@ -13,6 +13,8 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from tests.support.instance import SECRET
 
+LEEWAY = 30  # seconds for which an expired token is still good: clocks differ
+
 
 def token(user: str, tenant: str = "acme", *, ttl: float = 3600, secret: str = SECRET, **claims: Any) -> str:
     content = {"user_id": user, "tenant_id": tenant, "exp": int(time.time() + ttl), **claims}

@@ -25,7 +25,10 @@ _LINE = re.compile(rb"\r\n|\n|\r")  # and no other character: U+2028 is text lik
 
 @dataclass(frozen=True)
 class Event:
-    """One event, its data as a dictionary. `at` is when it came; it does not count in comparisons."""
+    """One event, its data as a dictionary. `at` is when it came; it does not count in comparisons.
+
+    Only why a stream ends before its time is told without an id: that is no event of the log.
+    """
 
     id: str
     type: str
@@ -76,8 +79,9 @@ class Parser:
         if "data" not in fields:
             assert "event" not in fields, block
             return None
-        event = Event(fields["id"], fields["event"], json.loads(fields["data"]))
-        assert (event.data["cursor"], event.data["type"]) == (event.id, event.type)
+        event = Event(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
+        assert (event.data.get("cursor", ""), event.data["type"]) == (event.id, event.type)
+        assert event.id or event.type == "error", block
         return event
 
 

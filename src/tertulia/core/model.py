@@ -3,7 +3,6 @@
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
-from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -97,10 +96,8 @@ class ContextConversation(Struct, frozen=True, rename="camel"):
         return max((message.seq for message in self.messages), default=0)
 
 
-class TurnIds(NamedTuple):
-    """The ids that name a turn everywhere: in logs, events and SQL."""
+class OpenTurns(NamedTuple):
+    """How many turns may wait for their ends: in a conversation, and of a user (0: as many as they like)."""
 
-    owner: Owner
-    conversation: UUID
-    message: UUID
-    turn: UUID
+    per_conversation: int
+    per_user: int

@@ -16,7 +16,7 @@ APPEND = Script(files("tertulia.events").joinpath("append.lua").read_text("utf-8
 HEAD = Script(files("tertulia.events").joinpath("head.lua").read_text("utf-8"))
 SCRIPTS = (APPEND, HEAD)
 _DAY = 86_400
-_PAGE = 500
+_PAGE = 50  # events at a time: one may be as long as the longest answer
 
 
 class Cursor(NamedTuple):
@@ -65,10 +65,11 @@ def user_log(owner: Owner) -> str:
 
 
 class EventLog:
-    """Appends to logs and reads them back."""
+    """Appends to logs and reads them back: by a pipeline of its own, if given, since what is read may be large."""
 
-    def __init__(self, pipeline: Pipeline, keep: int) -> None:
+    def __init__(self, pipeline: Pipeline, keep: int, reading: Pipeline | None = None) -> None:
         self._pipeline = pipeline
+        self._reading = reading or pipeline
         self._keep = keep
 
     async def append(self, log: str, events: Sequence[bytes], *, epoch: int = 0) -> bool:
@@ -98,21 +99,24 @@ class EventLog:
             return Backlog(generation, tail + 1, [], tail, gap=True)
         if after.offset == tail:
             return Backlog(generation, tail + 1, [], tail, gap=False)
-        entries = await self._pipeline.call(
+        entries = await self._reading.call(
             "XRANGE", f"{log}:events", f"{after.offset + 1}-0", "+", "COUNT", _PAGE
         )
         if not entries or int(entries[0][0].split(b"-")[0]) != after.offset + 1:
             return Backlog(generation, tail + 1, [], tail, gap=True)
         return Backlog(generation, after.offset + 1, [fields[1] for _, fields in entries], tail, gap=False)
 
-    async def place_before(self, log: str, needle: bytes, last: bytes) -> tuple[Cursor, bool]:
+    async def place_before(
+        self, log: str, needle: bytes, *, first: bytes, last: bytes
+    ) -> tuple[Cursor, bool]:
         """The place just before the first event with these bytes since the newest such event of the type `last`.
 
-        False with the log's end where there is no such event, be it that it is gone or that it is yet to come.
+        One of the type `first` is known to be the first. False with the log's end where there is no such event, be
+        it that it is gone or that it is yet to come.
         """
         generation, tail = await self._head(log)
         found, oldest = None, None
-        while entries := await self._pipeline.call(
+        while entries := await self._reading.call(
             "XREVRANGE", f"{log}:events", f"{oldest - 1}-0" if oldest else "+", "-", "COUNT", _PAGE
         ):
             for name, fields in entries:
@@ -120,13 +124,15 @@ class EventLog:
                 if needle in fields[1] and type_of(fields[1]) == last:
                     return Cursor(generation, found - 1 if found else tail), found is not None
                 found = oldest if needle in fields[1] else found
+                if found == oldest and type_of(fields[1]) == first:
+                    return Cursor(generation, oldest - 1), True
             if oldest == 1:
                 break
         return Cursor(generation, found - 1 if found else tail), found is not None
 
     async def _head(self, log: str) -> tuple[str, int]:
         keys = [f"{log}:head", f"{log}:events"]
-        generation, offset = await self._pipeline.call(*HEAD.call(keys, ids.generation(), _DAY))
+        generation, offset = await self._reading.call(*HEAD.call(keys, ids.generation(), _DAY))
         return generation.decode(), int(offset or 0)
 
     async def erase(self, log: str) -> None:

@@ -147,11 +147,11 @@ class Relay:
         channel = f"{log}:live"
         self._listeners.setdefault(channel, set()).add(subscription)
         confirmed = self._confirmed.get(channel)
-        if confirmed is None:
-            confirmed = self._confirmed[channel] = asyncio.Event()
-            await self._send("SUBSCRIBE", channel)
         try:
             async with asyncio.timeout(_PATIENCE):
+                if confirmed is None:
+                    confirmed = self._confirmed[channel] = asyncio.Event()
+                    await self._send("SUBSCRIBE", channel)
                 await confirmed.wait()
                 subscription.catch_up()
                 if after is None:
@@ -176,10 +176,13 @@ class Relay:
             await self._send("UNSUBSCRIBE", channel)
 
     async def _send(self, command: str, *channels: str) -> None:
-        """Say it now if we are connected; a reconnection says it for all channels anyway."""
+        """Say it now if we are connected; a reconnection says it for all channels anyway.
+
+        Whoever asks may be cancelled meanwhile, but the connection is everybody's: a word is never cut in its middle.
+        """
         if self._connection is not None:
             with contextlib.suppress(RedisError, OSError, TimeoutError):
-                await self._connection.send_command(command, *channels)
+                await asyncio.shield(self._connection.send_command(command, *channels))
 
     async def _run(self) -> None:
         while True:
@@ -242,5 +245,4 @@ class Relay:
                 return
             self._confirmed.setdefault(channel, asyncio.Event()).set()
             for listener in self._listeners[channel]:
-                if listener.place is not None:
-                    listener.catch_up()
+                listener.catch_up()

@@ -1,17 +1,21 @@
 """Tokens: signed by us or by whoever shares the secret, saying who somebody is and until when."""
 
+import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Literal
 
 import jwt
 
 from tertulia.core.errors import Unauthenticated
 from tertulia.core.model import Principal
+from tertulia.core.text import cleaned
 from tertulia.settings import Settings
 
 _REMEMBERED = 10_000
 _LEEWAY = 30
+_DAY = 86_400.0
 _ROLES: dict[str, Literal["user", "agent", "admin"]] = {"agent": "agent", "admin": "admin"}
 
 
@@ -30,6 +34,24 @@ def sign(
     if settings.issuer:
         claims["iss"] = settings.issuer
     return jwt.encode(claims, settings.secrets[0], algorithm="HS256")
+
+
+class Expiry:
+    """Calls back when a token has run out for good. (A timer of the event loop does not take every far time.)"""
+
+    def __init__(self, principal: Principal, expired: Callable[[], None]) -> None:
+        self._at = principal.expires_at + _LEEWAY
+        self._expired = expired
+        self._timer: asyncio.TimerHandle
+        self._set()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _set(self) -> None:
+        left = self._at - time.time()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(min(max(left, 0), _DAY), self._set if left > _DAY else self._expired)
 
 
 class Tokens:
@@ -98,4 +120,4 @@ def _seconds(value: Any) -> float:
 
 
 def _text(value: object) -> str | None:
-    return value[:200].replace("\x00", "") if isinstance(value, str) else None
+    return cleaned(value[:200]) if isinstance(value, str) else None

@@ -20,7 +20,7 @@ from tertulia.faces import body as reading
 from tertulia.faces.body import IdempotencyKey
 from tertulia.faces.gate import Signed
 from tertulia.faces.openapi import refuses, takes
-from tertulia.faces.paging import Limit, id_cursor
+from tertulia.faces.paging import Cursor, Limit, at_moment, moment_cursor
 from tertulia.store.briefings import Briefing, Briefings, Posted
 
 
@@ -127,13 +127,16 @@ async def list_briefings(
     request: Signed,
     status: Annotated[BriefingStatus | None, Parameter(description="only those that stand so")] = None,
     limit: Limit = 50,
-    cursor: Annotated[str | None, Parameter(description="`next` of the page before")] = None,
+    cursor: Cursor = None,
 ) -> BriefingPage:
     """What agents told you, newest first."""
     briefings: Briefings = request.app.state.briefings
-    found = await briefings.page(request.user.owner, status=status, before=id_cursor(cursor), limit=limit + 1)
+    found = await briefings.page(
+        request.user.owner, status=status, before=moment_cursor(cursor), limit=limit + 1
+    )
     page = found[:limit]
-    return BriefingPage(page, str(page[-1].id) if len(found) > limit else None)
+    last = page[-1] if len(found) > limit else None
+    return BriefingPage(page, at_moment(last.created_at, last.id) if last else None)
 
 
 @get("/briefings/{briefing_id:str}", responses=_REFUSED, tags=_TAGS, summary="Look at a briefing")

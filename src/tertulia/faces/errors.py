@@ -6,9 +6,10 @@ from litestar import MediaType, Request, Response
 from litestar.exceptions import HTTPException
 
 from tertulia import logs
-from tertulia.core.errors import BodyTooLarge, InvalidRequest, NotFound, TertuliaError
+from tertulia.core.errors import BodyTooLarge, InvalidRequest, NotFound, TertuliaError, TooManyRequests
 from tertulia.core.statuses import http_status
 from tertulia.faces.body import shortened
+from tertulia.metrics import REFUSED
 
 _log = logs.get("faces")
 
@@ -31,7 +32,14 @@ def answer(error: TertuliaError, status: int | None = None) -> Response[dict[str
 
 
 def on_tertulia(_: Request[Any, Any, Any], error: TertuliaError) -> Response[dict[str, Any]]:
+    count(error)
     return answer(error)
+
+
+def count(error: TertuliaError) -> None:
+    """Note what was refused because it was too much."""
+    if isinstance(error, TooManyRequests):
+        REFUSED.labels(error.code).inc()
 
 
 def on_http(_: Request[Any, Any, Any], error: HTTPException) -> Response[dict[str, Any]]:

@@ -28,9 +28,13 @@ class Gate:
 
     async def admit(self, token: str) -> Principal:
         principal = self.tokens.verify(token)
-        self._limits.check(principal.owner)
+        self.count(principal)
         await self._users.meet(principal)
         return principal
+
+    def count(self, principal: Principal) -> None:
+        """One more request of theirs; raises when it is one too many."""
+        self._limits.check(principal.owner)
 
     def middleware(self, app: ASGIApp) -> ASGIApp:
         async def gated(scope: Scope, receive: Receive, send: Send) -> None:

@@ -5,7 +5,6 @@ import time
 
 from tertulia.core.errors import TooManyRequests
 from tertulia.core.model import Owner
-from tertulia.metrics import REFUSED
 
 _REMEMBERED = 50_000
 
@@ -44,5 +43,4 @@ class Limits:
         """Let the request through or raise 429 with the time to wait."""
         wait = self._users.wait(owner) or self._tenants.wait(owner.tenant)
         if wait:
-            REFUSED.labels(TooManyRequests.code).inc()
             raise TooManyRequests(retry_after=math.ceil(wait))

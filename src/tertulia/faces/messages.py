@@ -14,8 +14,6 @@ from tertulia.faces import body as reading
 from tertulia.faces.body import IdempotencyKey
 from tertulia.faces.gate import Signed
 from tertulia.faces.openapi import refuses, takes
-from tertulia.queue.publisher import Publisher
-from tertulia.store.conversations import Conversations
 from tertulia.store.messages import Accepted, Answered, Asked, Messages, Replied, Submission
 
 
@@ -129,19 +127,19 @@ def _state(asked: Asked) -> MessageState:
 @post(
     "/api/turns/{turn_id:str}/retry",
     status_code=202,
-    responses=refuses(errors.TurnNotFound, errors.TurnNotRetryable),
+    responses=refuses(
+        errors.TurnNotFound, errors.TurnNotRetryable, errors.ConversationBusy, errors.TooManyTurns
+    ),
     tags=["messages"],
     summary="Try a failed turn again",
 )
 async def retry_turn(request: Signed, turn_id: str) -> Queued:
     """Queue a failed or aborted turn again; one that is already under way is left alone."""
-    conversations: Conversations = request.app.state.conversations
-    publisher: Publisher = request.app.state.publisher
+    reception: Reception = request.app.state.reception
     name = reading.uuid(turn_id)
     if name is None:
         raise errors.TurnNotFound
-    retried = await conversations.retry(request.user.owner, name)
-    publisher.wake(request.user.owner, retried.conversation, retried.message)
+    retried = await reception.retry(request.user.owner, name)
     return Queued("queued", retried.message, name, retried.handle, retried.conversation)
 
 

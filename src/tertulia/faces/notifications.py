@@ -1,16 +1,13 @@
 """`/api/notifications`: what agents left for one, and marking it read."""
 
-from typing import Annotated
-
 from litestar import get, patch
-from litestar.params import Parameter
 from msgspec import Struct
 
 from tertulia.core import errors
 from tertulia.faces import body as reading
 from tertulia.faces.gate import Signed
 from tertulia.faces.openapi import refuses
-from tertulia.faces.paging import Limit, id_cursor
+from tertulia.faces.paging import Cursor, Limit, at_moment, moment_cursor
 from tertulia.store.notifications import Notification, Notifications
 
 
@@ -26,15 +23,16 @@ async def list_notifications(
     request: Signed,
     unread: bool = False,
     limit: Limit = 50,
-    cursor: Annotated[str | None, Parameter(description="`next` of the page before")] = None,
+    cursor: Cursor = None,
 ) -> NotificationPage:
     """Those sent to you, newest first; `unread=true` leaves out what you have read."""
     notifications: Notifications = request.app.state.notifications
     found = await notifications.page(
-        request.user.owner, unread=unread, before=id_cursor(cursor), limit=limit + 1
+        request.user.owner, unread=unread, before=moment_cursor(cursor), limit=limit + 1
     )
     page = found[:limit]
-    return NotificationPage(page, str(page[-1].id) if len(found) > limit else None)
+    last = page[-1] if len(found) > limit else None
+    return NotificationPage(page, at_moment(last.created_at, last.id) if last else None)
 
 
 @patch(

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from litestar.exceptions import WebSocketDisconnect
 
+_BYTES = 262_144  # of frames that wait to be sent
+
 
 class Outlet:
     """Frames on their way to one client. A client that does not read for `deadline` seconds is given up.
@@ -23,6 +25,7 @@ class Outlet:
         self._drained = drained
         self._stuck = stuck
         self._frames: deque[bytes] = deque()
+        self._bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._full = False
         self._closed = False
@@ -32,9 +35,10 @@ class Outlet:
         if self._closed:
             return False
         self._frames.append(frame)
+        self._bytes += len(frame)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
-        self._full = self._full or len(self._frames) >= self._room
+        self._full = self._full or len(self._frames) >= self._room or self._bytes >= _BYTES
         return not self._full
 
     async def close(self) -> None:
@@ -53,9 +57,11 @@ class Outlet:
     async def _run(self) -> None:
         try:
             while self._frames:
+                frame = self._frames.popleft()
+                self._bytes -= len(frame)
                 async with asyncio.timeout(self._deadline):
-                    await self._send(self._frames.popleft().decode())
-                if self._full and len(self._frames) <= self._room // 2:
+                    await self._send(frame.decode())
+                if self._full and len(self._frames) <= self._room // 2 and self._bytes <= _BYTES // 2:
                     self._full = False
                     self._drained()
         except (TimeoutError, OSError, RuntimeError, WebSocketDisconnect):

@@ -13,6 +13,8 @@ from tertulia.store.conversations import History
 Limit = Annotated[int, Parameter(ge=1, le=200, description="how many, 1 to 200")]
 Cursor = Annotated[str | None, Parameter(description="a cursor from an earlier page")]
 
+Moment = tuple[datetime, UUID]
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -49,13 +51,8 @@ class Span(NamedTuple):
         return first if earlier else None, last if later else None
 
 
-def id_cursor(text: str | None) -> UUID | None:
-    """The row that a cursor means."""
-    return None if text is None else _row(text)
-
-
-def moment_cursor(text: str | None) -> tuple[datetime, UUID] | None:
-    """The row that a cursor means, and where it stood in time."""
+def moment_cursor(text: str | None) -> Moment | None:
+    """The row that a cursor means, and where it stood in time: it may be gone by now."""
     if text is None:
         return None
     microseconds, _, name = text.partition(".")

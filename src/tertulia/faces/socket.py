@@ -1,7 +1,6 @@
 """`/ws`: replies and notifications as they come, and the events of the sessions one listens to."""
 
 import asyncio
-import time
 from typing import Any
 from uuid import UUID
 
@@ -17,10 +16,13 @@ from tertulia.events.log import Cursor, session_log, user_log
 from tertulia.events.relay import Relay, Subscription
 from tertulia.faces import body as reading
 from tertulia.faces import frames, gap
+from tertulia.faces.auth import Expiry
+from tertulia.faces.errors import count
 from tertulia.faces.gate import OPEN, Gate, bearer
 from tertulia.faces.limits import Rate
 from tertulia.faces.outlet import Outlet
 from tertulia.faces.presence import Presence
+from tertulia.faces.transport import hang_up
 from tertulia.settings import Settings
 from tertulia.store.conversations import Conversations
 from tertulia.store.messages import Submission
@@ -57,14 +59,14 @@ class Peer:
         self._presence: Presence = state.presence
         self._subscriptions: dict[str, Subscription] = {}
         self._closing: asyncio.Future[Closing] = asyncio.get_running_loop().create_future()
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry: Expiry | None = None
         self.principal: Principal | None = None
         self.outlet = Outlet(
             socket.send_text,
             room=settings.socket_buffer,
             deadline=settings.socket_send_timeout,
             drained=self._resume,
-            stuck=lambda: self._close(Closing(1011, "The client does not read.")),
+            stuck=self._give_up,
         )
 
     async def serve(self, principal: Principal | None) -> Closing | None:
@@ -86,6 +88,11 @@ class Peer:
         await self.outlet.close()
         if self.principal:
             self._presence.leave(self.principal.owner)
+
+    def _give_up(self) -> None:
+        """The client does not read: it would not read a farewell either."""
+        hang_up(self._socket.scope)
+        self._close(Closing(1011, "The client does not read."))
 
     def _close(self, closing: Closing) -> None:
         if not self._closing.done():
@@ -138,6 +145,7 @@ class Peer:
         except errors.Unauthenticated:
             raise
         except errors.TertuliaError as error:
+            count(error)
             handle = getattr(said, "session_id", None)
             self._tell(frames.Error(error.code, str(error), handle))
 
@@ -147,18 +155,20 @@ class Peer:
         elif isinstance(said, frames.Subscribe):
             if said.token:
                 await self._sign_in(said.token)
-            await self._subscribe(self._known(), said)
+            await self._subscribe(self._counted(), said)
         elif isinstance(said, frames.Unsubscribe):
             if subscription := self._subscriptions.pop(said.session_id, None):
                 await subscription.close()
         elif isinstance(said, frames.Say):
-            await self._say(self._known(), said)
+            await self._say(self._counted(), said)
         else:
             self._tell(frames.Pong(clock.now()))
 
-    def _known(self) -> Principal:
+    def _counted(self) -> Principal:
+        """Who asks, signed in, and not too often: what costs as much as a request counts as one."""
         if self.principal is None:
             raise errors.Unauthenticated
+        self._gate.count(self.principal)
         return self.principal
 
     async def _sign_in(self, token: str) -> None:
@@ -187,9 +197,8 @@ class Peer:
         """The token's end is the socket's, unless a newer one comes."""
         if self._expiry:
             self._expiry.cancel()
-        seconds = min(max(principal.expires_at - time.time(), 0), 86_400.0 * 20)
         closing = Closing(_UNAUTHENTICATED, "The token has expired.")
-        self._expiry = asyncio.get_running_loop().call_later(seconds, self._close, closing)
+        self._expiry = Expiry(principal, lambda: self._close(closing))
 
     async def _subscribe(self, principal: Principal, said: frames.Subscribe) -> None:
         after = Cursor.parse(said.after_cursor) if said.after_cursor else None

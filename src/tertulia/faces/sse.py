@@ -4,17 +4,22 @@
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
-from tertulia.core.events import type_of, with_cursor
+from tertulia.core.errors import TertuliaError
+from tertulia.core.events import Failure, type_of, with_cursor
+from tertulia.core.statuses import http_status
 from tertulia.events.log import Cursor
 from tertulia.events.relay import Subscription
 from tertulia.faces.transport import hang_up
 
 _KEEP_ALIVE = 15.0
+_BYTES = 262_144  # of events that wait to be sent
 _DOUBT = 2.0  # seconds after which one who may have missed something looks whether the turn has ended
 _HEAD = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -40,6 +45,12 @@ def place(cursor: Cursor) -> bytes:
     return b"retry: 2000\nid: %b\n\n" % str(cursor).encode()
 
 
+def _farewell(error: TertuliaError) -> bytes:
+    """Why a stream ends before its time: an event without a place, since the log knows nothing of it."""
+    data = Failure(code=error.code, message=str(error), status=http_status(error), temporary=error.temporary)
+    return b'event: error\ndata: {"type":"error","data":%b}\n\n' % msgspec.json.encode(data)
+
+
 class Listener:
     """What one client is yet to be sent: bounded, and filled again from the log once there is room.
 
@@ -50,6 +61,7 @@ class Listener:
         self._room = room
         self._wanted = b'"turnId":"%b"' % turn.encode() if turn else None
         self._frames: list[bytes] = []
+        self._bytes = 0
         self._woken = asyncio.Event()
         self._full = False
         self.subscription: Subscription | None = None
@@ -67,8 +79,9 @@ class Listener:
         elif self._wanted and self._wanted not in event:
             return True
         self._frames.append(frame(cursor, event))
+        self._bytes += len(self._frames[-1])
         self.ended = self.ended or bool(self._wanted and kind == b"turn_end")
-        self._full = len(self._frames) >= self._room
+        self._full = len(self._frames) >= self._room or self._bytes >= _BYTES
         self._woken.set()
         return not self._full
 
@@ -77,6 +90,7 @@ class Listener:
         self._woken.clear()
         found = b"".join(self._frames)
         self._frames.clear()
+        self._bytes = 0
         if self._full:
             self._full = False
             if self.subscription:
@@ -91,8 +105,10 @@ class Listener:
         except TimeoutError:
             return False
 
-    def close(self) -> None:
-        """End the stream after what is there."""
+    def close(self, why: TertuliaError | None = None) -> None:
+        """End the stream after what is there, and after saying why, if there is something to say."""
+        if why and not self.closed:
+            self._frames.append(_farewell(why))
         self.closed = True
         self._woken.set()
 
@@ -128,19 +144,23 @@ class EventStream(ASGIResponse):
             await self._left()
 
     async def _stream(self, send: Send) -> None:
-        listener = self._listener
+        listener, looked = self._listener, 0.0
         await self._send(send, self._hello)
         while True:
+            over = listener.ended or listener.closed  # more may come while we send
             chunk = listener.drain()
             await self._send(send, chunk)
-            if listener.ended or listener.closed:
+            if over:
                 return
-            if chunk:
+            if chunk and not listener.doubtful:
                 continue
-            woken = await listener.wait(_DOUBT if listener.doubtful and self._check else _KEEP_ALIVE)
+            woken = chunk or await listener.wait(_DOUBT if listener.doubtful and self._check else _KEEP_ALIVE)
             if not woken:
                 await self._send(send, b": keep-alive\n\n")
-            if self._check and (listener.doubtful or not woken) and (ends := await self._check()):
+            if not self._check or (woken and not listener.doubtful) or time.monotonic() - looked < _DOUBT:
+                continue
+            looked = time.monotonic()
+            if ends := await self._check():
                 rest = listener.drain()  # what came while we asked; the end may be in it
                 await self._send(send, rest if listener.ended else rest + b"".join(ends))
                 return

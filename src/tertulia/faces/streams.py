@@ -1,7 +1,6 @@
 """Event streams over HTTP: of a whole session, or of the answer to one message."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
@@ -9,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from tertulia import clock
-from tertulia.core.errors import MessageNotFound, Unavailable
+from tertulia.core.errors import MessageNotFound, Unauthenticated, Unavailable
 from tertulia.core.events import encode
 from tertulia.core.model import Owner, Principal
 from tertulia.core.statuses import error_of, http_status
@@ -17,12 +16,13 @@ from tertulia.core.turns import Ended, told_again
 from tertulia.events.log import Cursor, EventLog, place_of, session_log
 from tertulia.events.relay import Relay
 from tertulia.faces import gap, sse
+from tertulia.faces.auth import Expiry
 from tertulia.faces.presence import Presence
 from tertulia.settings import Settings
 from tertulia.store.conversations import Conversations
 from tertulia.store.messages import Accepted, Answered, Messages
 
-_LONGEST = 86_400.0
+_EXPIRED = Unauthenticated("The token has expired. Sign in again and come back to hear the rest.")
 _NOWHERE = Cursor("0", 0)  # of no log: whoever resumes from here is told to read anew
 
 
@@ -105,7 +105,9 @@ class Streams:
         try:
             if shown is None:
                 needle = b'"turnId":"%b"' % str(accepted.turn).encode()
-                before, found = await self._events.place_before(log, needle, b"turn_end")
+                before, found = await self._events.place_before(
+                    log, needle, first=b"conversation:user_message", last=b"turn_end"
+                )
                 listener.doubtful = not found
             else:
                 last = place_of(await shown)
@@ -132,8 +134,7 @@ class Streams:
         hello: bytes,
         check: Callable[[], Awaitable[list[bytes]]] | None = None,
     ) -> sse.EventStream:
-        seconds = min(max(principal.expires_at - time.time(), 0), _LONGEST)
-        expiry = asyncio.get_running_loop().call_later(seconds, listener.close)
+        expiry = Expiry(principal, lambda: listener.close(_EXPIRED))
         self._open.add(listener)
 
         async def left() -> None:

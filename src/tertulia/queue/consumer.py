@@ -88,6 +88,8 @@ class Consumer:
         """Well-formed entries; others (and those deleted meanwhile) are put away."""
         found: list[Wakeup] = []
         for entry in entries:
+            if entry is None or entry[0] is None:  # Redis 6.2: claimed, but deleted from the stream before
+                continue
             try:
                 found.append(_wakeup(entry[0], _fields(entry[1])))
             except (KeyError, ValueError, TypeError):

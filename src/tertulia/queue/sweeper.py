@@ -1,8 +1,10 @@
 """What makes up for every loss: wake-ups nobody got, ends nobody published. What can wait: erasing, indexing."""
 
 from datetime import timedelta
+from uuid import UUID
 
 from tertulia import logs, metrics
+from tertulia.core.errors import Unavailable
 from tertulia.core.model import Owner
 from tertulia.events.log import EventLog, session_log, user_log
 from tertulia.queue.consumer import Consumer
@@ -12,6 +14,7 @@ from tertulia.store.database import Database
 
 _log = logs.get("sweeper")
 _BATCH = 500
+_SLICE = 1000  # messages erased in one transaction
 _INDEXED = 20  # of the longest texts so many take seconds
 _KEY_AGE = timedelta(hours=24)
 _BEHIND = timedelta(minutes=1)
@@ -52,13 +55,24 @@ class Sweeper:
 
     async def erase_deleted(self) -> None:
         """Erase what was deleted longer ago than one may change one's mind."""
-        age = self._erase_after
-        for row in await self._database.many("deleted_conversations", age=age, limit=_BATCH):
-            tenant, name = row["tenant"], row["id"]
-            await self._events.erase(session_log(tenant, name))
-            await self._events.erase(user_log(Owner(tenant, row["user_id"])))  # it has the answers too
-            await self._database.many("erase_deleted", tenant=tenant, conversation=name, age=age)
-            _log.info("conversation erased", tenant=tenant, conversation=str(name))
+        for row in await self._database.many("deleted_conversations", age=self._erase_after, limit=_BATCH):
+            try:
+                await self._erase(Owner(row["tenant"], row["user_id"]), row["id"])
+            except (
+                Unavailable
+            ) as error:  # such as one that takes too long: the next ones need not wait for it
+                _log.warning("conversation not erased", conversation=str(row["id"]), exc_info=error)
+
+    async def _erase(self, owner: Owner, name: UUID) -> None:
+        """Slice by slice; the logs go last but for the conversation itself, so that they are surely erased, once."""
+        what = {"tenant": owner.tenant, "conversation": name}
+        slices = {"age": self._erase_after, "limit": _SLICE}
+        while (await self._database.one("erase_messages", **what, **slices))["more"]:
+            pass
+        await self._events.erase(session_log(owner.tenant, name))
+        await self._events.erase(user_log(owner))  # it has the answers too
+        if (await self._database.one("erase_conversation", **what))["erased"]:
+            _log.info("conversation erased", tenant=owner.tenant, conversation=str(name))
 
     async def index(self) -> None:
         """Make findable what was said; one by one after a failure, for then so many were too much at once."""

@@ -11,7 +11,7 @@ from tertulia import ids
 from tertulia.core import errors
 from tertulia.core.briefings import BriefingStatus, Draft
 from tertulia.core.model import Owner, Principal
-from tertulia.store.database import Database, Session
+from tertulia.store.database import THE_END, Database, Session
 from tertulia.store.keys import Key, once
 from tertulia.store.wire import Row
 
@@ -86,12 +86,18 @@ class Briefings:
         return Posted(row["id"], row["created_at"], row["outcome"] == "repeated")
 
     async def page(
-        self, reader: Owner, *, status: BriefingStatus | None, before: UUID | None, limit: int
+        self,
+        reader: Owner,
+        *,
+        status: BriefingStatus | None,
+        before: tuple[datetime, UUID] | None,
+        limit: int,
     ) -> list[Briefing]:
-        """One's own, newest first; `before` is the last id of the page before."""
+        """One's own, newest first; `before` tells the last one of the page before."""
+        moment, name = before or THE_END
         async with self._database.transaction(reader) as session:
             rows = await session.many(
-                "briefings_page", **_of(reader), status=status, before=before, limit=limit
+                "briefings_page", **_of(reader), status=status, moment=moment, before=name, limit=limit
             )
         return [_briefing(row) for row in rows]
 

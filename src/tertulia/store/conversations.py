@@ -9,8 +9,17 @@ import msgspec
 from msgspec import Struct
 
 from tertulia import ids
-from tertulia.core.errors import Conflict, ConversationNotFound, TurnNotFound, TurnNotRetryable
-from tertulia.core.model import ContentType, Owner
+from tertulia.core.errors import (
+    Conflict,
+    ConversationBusy,
+    ConversationNotFound,
+    TertuliaError,
+    TooManyRequests,
+    TooManyTurns,
+    TurnNotFound,
+    TurnNotRetryable,
+)
+from tertulia.core.model import ContentType, OpenTurns, Owner
 from tertulia.store.database import Database
 from tertulia.store.keys import Key, once
 from tertulia.store.wire import Row
@@ -82,16 +91,27 @@ class Opened(Struct, frozen=True, rename="camel"):
 
 
 class Retried(Struct, frozen=True):
+    """A turn that is queued again, or is still under way."""
+
     conversation: UUID
     message: UUID
     handle: str
 
 
+class Untold(Struct, frozen=True):
+    """An end of a turn that may not be in the event logs yet: `terminal` as it was stored."""
+
+    conversation: UUID
+    attempt: int
+    terminal: str
+
+
 class Conversations:
     """Reads and changes conversations for the user who asks."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: OpenTurns) -> None:
         self._database = database
+        self._limits = limits
 
     async def history(
         self,
@@ -212,15 +232,32 @@ class Conversations:
         found = [_turn(row) for row in rows]
         return None if any(turn.status in ("queued", "running", "waiting") for turn in found) else found
 
+    async def untold_end(self, owner: Owner, turn: UUID) -> Untold | None:
+        """What this turn has not told yet, as far as the database knows."""
+        row = await self._database.one("untold_end", **_of(owner), turn=turn)
+        return Untold(row["conversation_id"], row["attempt"], row["terminal"]) if row["terminal"] else None
+
     async def retry(self, owner: Owner, turn: UUID) -> Retried:
-        """Queue a failed or aborted turn again."""
-        row = await self._database.one("retry_turn", **_of(owner), turn=turn)
-        outcome: Literal["accepted", "not_found", "not_retryable"] = row["outcome"]
-        if outcome == "not_found":
-            raise TurnNotFound
-        if outcome == "not_retryable":
-            raise TurnNotRetryable
+        """Queue a failed or aborted turn again; what it had said is gone then."""
+        limits = self._limits
+        row = await self._database.one(
+            "retry_turn",
+            **_of(owner),
+            turn=turn,
+            conversation_limit=limits.per_conversation,
+            user_limit=limits.per_user,
+        )
+        if refusal := _REFUSALS.get(row["outcome"]):
+            raise refusal(retry_after=5 if issubclass(refusal, TooManyRequests) else None)
         return Retried(row["conversation"], row["message"], row["handle"])
+
+
+_REFUSALS: dict[str, type[TertuliaError]] = {
+    "not_found": TurnNotFound,
+    "not_retryable": TurnNotRetryable,
+    "conversation_busy": ConversationBusy,
+    "user_busy": TooManyTurns,
+}
 
 
 def _of(owner: Owner) -> dict[str, str]:

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from uuid import UUID
 
 import asyncpg
 
@@ -13,6 +15,7 @@ from tertulia.store.guard import refuse_other_schema, refuse_unsafe_role
 from tertulia.store.pool import Pool
 from tertulia.store.wire import Connection, Row, connect
 
+# What says nothing about the statement: the same may succeed on another connection, or a moment later.
 _LOST = (
     OSError,
     asyncpg.PostgresConnectionError,
@@ -20,12 +23,18 @@ _LOST = (
     asyncpg.InternalClientError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,  # this server has become a standby
+    asyncpg.TransactionRollbackError,  # such as a deadlock
+    asyncpg.PostgresIOError,
 )
 
 
 # Every query of ours has its index. A plan that was cached while a table was still small would otherwise stay a
 # sequential scan, also inside foreign key checks, until the table is analyzed for the first time.
 _SERVER_SETTINGS = {"application_name": "tertulia", "jit": "off", "enable_seqscan": "off"}
+
+# Sorts behind every row that is paged by time: where a first page begins.
+THE_END = (datetime.max.replace(tzinfo=UTC), UUID(int=2**128 - 1))
 
 
 class Session:
@@ -132,7 +141,8 @@ class _Lent:
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._connection is None:
             return
-        lost = isinstance(error, (*_LOST, TimeoutError))
+        # (A parameter of the wrong kind is an InterfaceError too, and a ValueError besides.)
+        lost = isinstance(error, (*_LOST, TimeoutError)) and not isinstance(error, ValueError)
         broken = lost or (error is not None and not isinstance(error, Exception))
         self._pool.give(self._connection, sound=not broken)
         if lost:

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct
 
 from tertulia import ids
 from tertulia.core import errors
-from tertulia.core.model import ContentType, ContextMessage, Owner, Role, ToolUse, TurnStatus
+from tertulia.core.model import ContentType, ContextMessage, OpenTurns, Owner, Role, ToolUse, TurnStatus
 from tertulia.store.database import Database
 from tertulia.store.keys import Key
 from tertulia.store.wire import Row
@@ -77,11 +77,10 @@ class Asked(Struct, frozen=True):
 class Messages:
     """Reads and writes the log for the user who asks."""
 
-    def __init__(self, database: Database, default_agent: str, queued_limit: int, user_limit: int) -> None:
+    def __init__(self, database: Database, default_agent: str, limits: OpenTurns) -> None:
         self._database = database
         self._default_agent = default_agent
-        self._queued_limit = queued_limit
-        self._user_limit = user_limit
+        self._limits = limits
 
     async def accept(self, owner: Owner, submission: Submission) -> Accepted:
         """Store message and turn in one transaction, making the conversation when it is new."""
@@ -117,8 +116,8 @@ class Messages:
             "route": submission.key and submission.key.route,
             "key": submission.key and submission.key.text,
             "hash": submission.key and submission.key.body_hash,
-            "conversation_limit": self._queued_limit,
-            "user_limit": self._user_limit,
+            "conversation_limit": self._limits.per_conversation,
+            "user_limit": self._limits.per_user,
         }
 
     async def asked(self, owner: Owner, message: UUID) -> Asked:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from tertulia.clock import now
 from tertulia.core.errors import NotificationNotFound
 from tertulia.core.model import Owner
-from tertulia.store.database import Database
+from tertulia.store.database import THE_END, Database
 from tertulia.store.wire import Row
 
 
@@ -45,16 +45,18 @@ class Notifications:
         return Notification(name, sender.user, to_user, message, now())
 
     async def page(
-        self, reader: Owner, *, unread: bool, before: UUID | None, limit: int
+        self, reader: Owner, *, unread: bool, before: tuple[datetime, UUID] | None, limit: int
     ) -> list[Notification]:
-        """One's own, newest first; `before` is the last id of the page before."""
+        """One's own, newest first; `before` tells the last one of the page before."""
+        moment, name = before or THE_END
         async with self._database.transaction(reader) as session:
             rows = await session.many(
                 "notifications_page",
                 tenant=reader.tenant,
                 user=reader.user,
                 unread=unread,
-                before=before,
+                moment=moment,
+                before=name,
                 limit=limit,
             )
         return [_notification(row) for row in rows]

@@ -1,7 +1,6 @@
 """The conversations that this process is answering: one task each, a bounded number at a time."""
 
 import asyncio
-from collections import deque
 from collections.abc import Collection
 from uuid import UUID
 
@@ -12,11 +11,12 @@ from tertulia.queue.consumer import Consumer, Wakeup
 from tertulia.queue.publisher import Publisher
 from tertulia.store.turns import Turns
 from tertulia.worker.runner import Attempt, Reason, Runner
+from tertulia.worker.shares import Shares
 
 _log = logs.get("worker")
 _PUT_OFF = 5000
 
-Place = tuple[str, UUID]  # a conversation: ids are unique within a tenant
+Place = tuple[str, UUID]  # a conversation, or a message: ids are unique within a tenant
 
 
 class Pool:
@@ -30,22 +30,21 @@ class Pool:
         publisher: Publisher,
         *,
         slots: int,
-        per_tenant: int,
+        shares: Shares,
     ) -> None:
         self._turns = turns
         self._runner = runner
         self._consumer = consumer
         self._publisher = publisher
         self._slots = slots
-        self._per_tenant = per_tenant
-        self._entries: dict[Place, dict[str, Wakeup]] = {}
+        self._shares = shares
+        self._entries: dict[Place, dict[UUID, Wakeup]] = {}
         self._tasks: dict[Place, asyncio.Task[None]] = {}
-        self._tenants: dict[str, int] = {}
-        self._parked: dict[str, deque[Wakeup]] = {}
+        self._woken: set[Place] = set()  # places for which a wake-up came while they were being looked at
         self._room = asyncio.Event()
         self._draining = False
         self.attempts: dict[Place, Attempt] = {}
-        self.deferred: dict[str, Wakeup] = {}
+        self.deferred: dict[Place, Wakeup] = {}
 
     async def room(self) -> int:
         """How many more conversations can be taken, as soon as it is one or more."""
@@ -54,26 +53,32 @@ class Pool:
             await self._room.wait()
         return free
 
+    @property
+    def slots(self) -> int:
+        """How many conversations could be served besides those that are."""
+        return self._slots - len(self._tasks)
+
     def free(self) -> int:
-        """How many more conversations can be taken now."""
-        put_off = sum(map(len, self._parked.values())) + len(self.deferred)
-        return 0 if put_off >= _PUT_OFF else self._slots - len(self._tasks)
+        """How many more conversations can be taken from the stream now."""
+        return 0 if len(self.deferred) >= _PUT_OFF else self.slots
 
     def wake(self, wakeup: Wakeup) -> None:
-        """See to this conversation: now, after its present turn, or when its tenant has a slot again."""
+        """See to this conversation: now, after its present turn, or when its user has a slot again."""
         place = (wakeup.owner.tenant, wakeup.conversation)
-        parked = place in self._entries
-        self._entries.setdefault(place, {})[wakeup.entry] = wakeup
-        if place in self._tasks or parked or self._draining:
+        known = self._entries.get(place)
+        if place in self._tasks:
+            self._woken.add(place)
+        if known and wakeup.message in known:
+            if known[wakeup.message].entry != wakeup.entry:  # a message is woken for again while it waits
+                self._consumer.done([wakeup.entry])
             return
-        if self._tenants.get(wakeup.owner.tenant, 0) >= self._per_tenant:
-            self._parked.setdefault(wakeup.owner.tenant, deque()).append(wakeup)
-            return
-        self._start(wakeup.owner, place)
+        self._entries.setdefault(place, {})[wakeup.message] = wakeup
+        if known is None and place not in self._tasks and not self._draining:
+            self._begin(wakeup, place)
 
-    def undefer(self, entries: Collection[str], *, done: bool) -> None:
+    def undefer(self, names: Collection[Place], *, done: bool) -> None:
         """Put away what others have answered meanwhile (`done`), or try it again."""
-        found = [self.deferred.pop(entry) for entry in entries if entry in self.deferred]
+        found = [self.deferred.pop(name) for name in names if name in self.deferred]
         if done:
             self._consumer.done(wakeup.entry for wakeup in found)
         else:
@@ -99,34 +104,37 @@ class Pool:
         for entries in self._entries.values():
             for wakeup in entries.values():
                 self._publisher.wake(wakeup.owner, wakeup.conversation, wakeup.message)
-            self._consumer.done(entries)
+            self._consumer.done(wakeup.entry for wakeup in entries.values())
+
+    def _begin(self, wakeup: Wakeup, place: Place) -> None:
+        """Take a slot, or wait for one. Where too many wait, the sweeper will wake us again."""
+        if self._shares.enter(wakeup.owner):
+            self._start(wakeup.owner, place)
+        elif not self._shares.park(wakeup):
+            self._done(place, self._waiting(place))
 
     def _start(self, owner: Owner, place: Place) -> None:
-        self._tenants[owner.tenant] = self._tenants.get(owner.tenant, 0) + 1
         task = self._tasks[place] = asyncio.create_task(self._serve(owner, place))
         task.add_done_callback(lambda _: self._end(owner, place))
         metrics.RUNNING.set(len(self._tasks))
 
     def _end(self, owner: Owner, place: Place) -> None:
         del self._tasks[place]
-        self._tenants[owner.tenant] -= 1
-        if not self._tenants[owner.tenant]:
-            del self._tenants[owner.tenant]
+        self._woken.discard(place)
+        self._shares.leave(owner)
         metrics.RUNNING.set(len(self._tasks))
         self._room.set()
-        if self._entries.get(place) and not self._draining:
-            self._start(owner, place)
-        self._unpark(owner.tenant)
+        if self._draining:
+            return
+        if waiting := self._waiting(place):
+            self._begin(waiting[0], place)
+        while (wakeup := self._shares.next(owner.tenant)) is not None:
+            self._unpark(wakeup)
 
-    def _unpark(self, tenant: str) -> None:
-        parked = self._parked.get(tenant)
-        while parked and not self._draining and self._tenants.get(tenant, 0) < self._per_tenant:
-            wakeup = parked.popleft()
-            place = (tenant, wakeup.conversation)
-            if place not in self._tasks and place in self._entries:
-                self._start(wakeup.owner, place)
-        if parked is not None and not parked:
-            del self._parked[tenant]
+    def _unpark(self, wakeup: Wakeup) -> None:
+        place = (wakeup.owner.tenant, wakeup.conversation)
+        if place not in self._tasks and place in self._entries and self._shares.enter(wakeup.owner):
+            self._start(wakeup.owner, place)
 
     async def _serve(self, owner: Owner, place: Place) -> None:
         try:
@@ -140,12 +148,15 @@ class Pool:
 
     async def _answer_all(self, owner: Owner, place: Place) -> None:
         while not self._draining:
-            before = list(self._entries.get(place, ()))
+            self._woken.discard(place)
+            before = self._waiting(place)
             taken = await self._turns.take(owner, place[1])
             if taken == "held":
                 self._defer(place)
                 return
             if isinstance(taken, str):
+                if place in self._woken:
+                    continue
                 self._done(place, before)
                 return
             attempt = self.attempts[place] = Attempt(taken)
@@ -156,19 +167,20 @@ class Pool:
             if more is None:
                 self._lose(place, attempt)
                 return
-            self._done(
-                place, [e for e, w in self._entries.get(place, {}).items() if w.message == taken.message]
-            )
+            self._done(place, [each for each in self._waiting(place) if each.message == taken.message])
             if more and self._draining:
                 await self._turns.release(taken)  # for the next worker, at once
-            if not more and place not in self._entries:
+            if not (more or place in self._woken or place in self._entries):
                 return
 
-    def _done(self, place: Place, entries: list[str]) -> None:
-        self._consumer.done(entries)
+    def _waiting(self, place: Place) -> list[Wakeup]:
+        return list(self._entries.get(place, {}).values())
+
+    def _done(self, place: Place, answered: list[Wakeup]) -> None:
+        self._consumer.done(wakeup.entry for wakeup in answered)
         waiting = self._entries.get(place, {})
-        for entry in entries:
-            waiting.pop(entry, None)
+        for wakeup in answered:
+            waiting.pop(wakeup.message, None)
         if not waiting:
             self._entries.pop(place, None)
 
@@ -178,5 +190,8 @@ class Pool:
 
     def _defer(self, place: Place) -> None:
         """Keep the entries pending, and look later whether somebody has answered them."""
-        for entry, wakeup in self._entries.pop(place, {}).items():
-            self.deferred[entry] = wakeup
+        for wakeup in self._entries.pop(place, {}).values():
+            name = (wakeup.owner.tenant, wakeup.message)
+            if (known := self.deferred.get(name)) and known.entry != wakeup.entry:
+                self._consumer.done([known.entry])
+            self.deferred[name] = wakeup

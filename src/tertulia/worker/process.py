@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from tertulia import logs
 from tertulia.agents.registry import Agents
 from tertulia.context.recall import Recall
+from tertulia.duties import every
 from tertulia.queue import hints
 from tertulia.queue.consumer import Consumer
 from tertulia.queue.outbox import Outbox
@@ -27,7 +28,8 @@ from tertulia.valkey import connect
 from tertulia.wiring import Services, context_stores, services
 from tertulia.worker.pool import Pool
 from tertulia.worker.runner import Runner
-from tertulia.worker.upkeep import Upkeep, every
+from tertulia.worker.shares import Shares
+from tertulia.worker.upkeep import Upkeep
 
 _log = logs.get("worker")
 _BLOCK = 5.0
@@ -67,7 +69,7 @@ async def worker(parts: Services) -> AsyncGenerator[None]:
     )
     pool = Pool(
         turns, runner, consumer, parts.publisher,
-        slots=settings.worker_slots, per_tenant=_share(settings),
+        slots=settings.worker_slots, shares=_shares(settings),
     )  # fmt: skip
     sweeper = Sweeper(
         parts.database, consumer, parts.publisher, outbox, parts.events,
@@ -110,11 +112,14 @@ async def worker(parts: Services) -> AsyncGenerator[None]:
         await blocking.aclose()
 
 
-def _share(settings: Settings) -> int:
-    """How many slots one tenant may take: never all, so that another's message finds one."""
-    return min(
-        settings.running_turns_per_tenant, max(1, settings.worker_slots - max(1, settings.worker_slots // 8))
-    )
+def _shares(settings: Settings) -> Shares:
+    """One tenant never takes all slots, so that another's message finds one; nor one user all of those."""
+    per_tenant = min(settings.running_turns_per_tenant, _but_an_eighth(settings.worker_slots))
+    return Shares(per_tenant, _but_an_eighth(per_tenant))
+
+
+def _but_an_eighth(number: int) -> int:
+    return max(1, number - max(1, number // 8))
 
 
 async def _read(pool: Pool, consumer: Consumer) -> None:

@@ -1,13 +1,10 @@
 """What a worker does by the clock: renew leases, look for aborts, see to entries that were left."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import NoReturn
 
-from redis.exceptions import RedisError
-
 from tertulia import logs, metrics
-from tertulia.core.errors import Unavailable
+from tertulia.duties import every
 from tertulia.queue.consumer import Consumer
 from tertulia.store.database import Database
 from tertulia.store.turns import Turns
@@ -64,9 +61,9 @@ class Upkeep:
             messages=[wakeup.message for wakeup in waiting.values()],
         )
         ended = {row["id"] for row in rows}
-        self._pool.undefer([entry for entry, wakeup in waiting.items() if wakeup.message in ended], done=True)
-        open_still = [entry for entry, wakeup in waiting.items() if wakeup.message not in ended]
-        self._pool.undefer(open_still[: max(self._pool.free(), 0)], done=False)
+        self._pool.undefer([name for name in waiting if name[1] in ended], done=True)
+        open_still = [name for name in waiting if name[1] not in ended]
+        self._pool.undefer(open_still[: max(self._pool.slots, 0)], done=False)
 
     async def claim_abandoned(self) -> None:
         """Take over entries of workers that are gone."""
@@ -76,15 +73,3 @@ class Upkeep:
         for wakeup in await self._consumer.claim(self._lease * 2, room):
             metrics.RECLAIMED.inc()
             self._pool.wake(wakeup)
-
-
-async def every(seconds: float, duty: Callable[[], Awaitable[object]]) -> NoReturn:
-    """Do it again and again; while a service is away, it is tried again next time."""
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            await duty()
-        except (Unavailable, RedisError, OSError, TimeoutError) as error:
-            _log.warning("duty postponed", duty=duty.__name__, error=type(error).__name__)
-        except Exception as error:  # noqa: BLE001  a duty that ended in silence would be missed by everybody
-            _log.error("duty broke", duty=duty.__name__, exc_info=error)

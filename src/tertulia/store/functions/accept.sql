@@ -56,6 +56,16 @@ BEGIN
 END
 $$;
 
+-- Whether this user has so many turns that have not ended; never where there is no limit (0).
+CREATE FUNCTION api.has_open_turns(p_tenant text, p_user text, p_limit integer) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN p_limit > 0 AND EXISTS (
+        SELECT FROM turns WHERE tenant = p_tenant AND user_id = p_user AND status IN ('queued', 'running', 'waiting')
+        OFFSET p_limit - 1 LIMIT 1);
+END
+$$;
+
 CREATE FUNCTION api.accept_message(
     p_tenant text, p_user text,
     p_named uuid,                -- the conversation, when the client named one by id
@@ -91,10 +101,7 @@ BEGIN
         END IF;
     END IF;
 
-    IF p_user_limit > 0 AND EXISTS (
-        SELECT FROM turns WHERE tenant = p_tenant AND user_id = p_user AND status IN ('queued', 'running', 'waiting')
-        OFFSET p_user_limit - 1 LIMIT 1
-    ) THEN
+    IF api.has_open_turns(p_tenant, p_user, p_user_limit) THEN
         RAISE EXCEPTION USING ERRCODE = 'TT001', MESSAGE = 'user_busy';  -- undo everything, here and below
     END IF;
 

@@ -57,8 +57,13 @@ BEGIN
         outcome := 'not_found';
         RETURN;
     END IF;
-    SELECT s.conversation INTO conversation
-      FROM api.open_standing(p_tenant, p_user, told.agent_id, p_conversation, p_session) s;
+    LOOP  -- it may be deleted between being found and being locked
+        SELECT s.conversation INTO conversation
+          FROM api.open_standing(p_tenant, p_user, told.agent_id, p_conversation, p_session) s;
+        PERFORM FROM conversations c
+          WHERE c.tenant = p_tenant AND c.id = conversation AND c.deleted_at IS NULL FOR UPDATE;
+        EXIT WHEN FOUND;
+    END LOOP;
     SELECT m.id, m.seq INTO message, seq FROM messages m
      WHERE m.tenant = p_tenant AND m.briefing_id = p_briefing AND m.conversation_id = conversation;
     IF NOT FOUND THEN

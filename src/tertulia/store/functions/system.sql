@@ -40,8 +40,12 @@ $$;
 
 CREATE FUNCTION api.terminals_sent(p_tenants text[], p_turns uuid[], p_attempts integer[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET synchronous_commit = off AS $$
-    UPDATE turns t SET terminal = NULL FROM unnest(p_tenants, p_turns, p_attempts) AS sent (tenant, id, attempt)
-     WHERE t.tenant = sent.tenant AND t.id = sent.id AND t.attempt = sent.attempt
+    UPDATE turns t SET terminal = NULL
+      FROM (SELECT o.tenant, o.id  -- in one order, whoever else does the same
+              FROM unnest(p_tenants, p_turns, p_attempts) AS sent (tenant, id, attempt)
+              JOIN turns o ON o.tenant = sent.tenant AND o.id = sent.id AND o.attempt = sent.attempt
+             ORDER BY o.tenant, o.id FOR UPDATE OF o) AS told
+     WHERE t.tenant = told.tenant AND t.id = told.id
 $$;
 
 CREATE FUNCTION api.ended_messages(p_tenants text[], p_messages uuid[]) RETURNS SETOF uuid
@@ -58,16 +62,48 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
      ORDER BY c.deleted_at LIMIT p_limit
 $$;
 
-CREATE FUNCTION api.erase_deleted(p_tenant text, p_conversation uuid, p_age interval) RETURNS void
+-- A part of what was said in a deleted conversation; once begun, it cannot be brought back any more. Whether there
+-- may be more.
+CREATE FUNCTION api.erase_messages(p_tenant text, p_conversation uuid, p_age interval, p_limit integer)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    erased integer;
+BEGIN
+    UPDATE conversations c SET deleted_at = '-infinity'
+     WHERE c.tenant = p_tenant AND c.id = p_conversation AND c.deleted_at < clock_timestamp() - p_age;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    DELETE FROM messages m
+     WHERE m.tenant = p_tenant AND m.conversation_id = p_conversation AND m.seq <= (
+        SELECT max(first.seq) FROM (
+            SELECT o.seq FROM messages o WHERE o.tenant = p_tenant AND o.conversation_id = p_conversation
+             ORDER BY o.seq LIMIT p_limit) AS first);
+    GET DIAGNOSTICS erased = ROW_COUNT;
+    RETURN erased >= p_limit;
+END
+$$;
+
+CREATE FUNCTION api.erase_conversation(p_tenant text, p_conversation uuid) RETURNS boolean
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-    DELETE FROM conversations c
-     WHERE c.tenant = p_tenant AND c.id = p_conversation AND c.deleted_at < clock_timestamp() - p_age
+    WITH erased AS (
+        DELETE FROM conversations c
+         WHERE c.tenant = p_tenant AND c.id = p_conversation AND c.deleted_at = '-infinity' RETURNING 1
+    )
+    SELECT EXISTS (SELECT FROM erased)
 $$;
 
 CREATE FUNCTION api.forget_keys(p_age interval) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
     WITH old AS (DELETE FROM idempotency WHERE created_at < clock_timestamp() - p_age RETURNING 1)
     SELECT count(*) FROM old
+$$;
+
+-- Tenants with so many turns that have not ended.
+CREATE FUNCTION api.crowded_tenants(p_limit bigint) RETURNS SETOF text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    SELECT t.tenant FROM turns t WHERE t.status IN ('queued', 'running', 'waiting')
+     GROUP BY t.tenant HAVING count(*) >= p_limit
 $$;
 
 CREATE FUNCTION api.backlog(OUT queued bigint, OUT running bigint, OUT waiting bigint)

@@ -213,15 +213,29 @@ BEGIN
 END
 $$;
 
+-- What a turn that has ended has not told yet, as far as is known.
+CREATE FUNCTION api.untold_end(
+    p_tenant text, p_user text, p_turn uuid, OUT conversation_id uuid, OUT attempt integer, OUT terminal text
+) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
+    SELECT t.conversation_id, t.attempt, t.terminal::text INTO conversation_id, attempt, terminal
+      FROM turns t WHERE t.tenant = p_tenant AND t.id = p_turn AND t.terminal IS NOT NULL;
+END
+$$;
+
 CREATE FUNCTION api.retry_turn(
-    p_tenant text, p_user text, p_turn uuid,
+    p_tenant text, p_user text, p_turn uuid, p_conversation_limit integer, p_user_limit integer,
     OUT outcome text, OUT conversation uuid, OUT message uuid, OUT handle text
 ) LANGUAGE plpgsql AS $$
 DECLARE
     state text;
+    open_turns integer;
+    taken_back integer;
 BEGIN
     PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
-    SELECT c.id, coalesce(c.external_key, c.id::text), t.message_id INTO conversation, handle, message
+    SELECT c.id, coalesce(c.external_key, c.id::text), t.message_id, c.open_turns
+      INTO conversation, handle, message, open_turns
       FROM turns t JOIN conversations c ON c.tenant = t.tenant AND c.id = t.conversation_id
      WHERE t.tenant = p_tenant AND t.id = p_turn AND c.deleted_at IS NULL FOR UPDATE OF c;
     IF NOT FOUND THEN
@@ -236,14 +250,23 @@ BEGIN
         outcome := 'not_retryable';
         RETURN;
     END IF;
+    outcome := CASE WHEN open_turns >= p_conversation_limit THEN 'conversation_busy'
+                    WHEN api.has_open_turns(p_tenant, p_user, p_user_limit) THEN 'user_busy' END;
+    IF outcome IS NOT NULL THEN
+        RETURN;
+    END IF;
     -- The words that an aborted answer left behind make room for the new answer.
     DELETE FROM messages m WHERE m.tenant = p_tenant AND m.turn_id = p_turn
        AND m.role = 'assistant' AND m.content_type = 'text';
+    GET DIAGNOSTICS taken_back = ROW_COUNT;
     UPDATE turns SET status = 'queued', tries = 0, abort_requested = false, code = NULL, error = NULL, reply_id = NULL,
                      partial = NULL, ended_at = NULL, terminal = NULL, woken_at = clock_timestamp()
      WHERE tenant = p_tenant AND id = p_turn;
-    UPDATE conversations SET open_turns = open_turns + 1, updated_at = clock_timestamp()
-     WHERE tenant = p_tenant AND id = conversation;
+    -- A context that was kept with those words ends where the log ended then: now it ends elsewhere.
+    UPDATE conversations c
+       SET open_turns = c.open_turns + 1, updated_at = clock_timestamp(), last_seq = c.last_seq + taken_back,
+           context_tail = CASE WHEN taken_back > 0 THEN c.last_seq + taken_back ELSE c.context_tail END
+     WHERE c.tenant = p_tenant AND c.id = conversation;
     outcome := 'accepted';
 END
 $$;

@@ -5,8 +5,7 @@ SELECT * FROM api.post_briefing(:id, :agent, :default_agent, :to_user, :title, :
 -- name: briefings_page
 SELECT * FROM briefings
  WHERE tenant = :tenant AND user_id = :user AND (CAST(:status AS text) IS NULL OR status = :status)
-   AND (CAST(:before AS uuid) IS NULL OR (created_at, id) < (
-        SELECT b.created_at, b.id FROM briefings b WHERE b.tenant = :tenant AND b.id = :before))
+   AND (created_at, id) < (CAST(:moment AS timestamptz), CAST(:before AS uuid))
  ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: briefing_by_id

@@ -34,5 +34,5 @@ SELECT api.whose_conversation(:conversation) AS whose;
 SELECT * FROM api.hide_conversation(:tenant, :user, :conversation);
 
 -- name: bring_back_conversation
-UPDATE conversations SET deleted_at = NULL WHERE tenant = :tenant AND id = :conversation AND deleted_at IS NOT NULL
-RETURNING id;
+UPDATE conversations SET deleted_at = NULL
+ WHERE tenant = :tenant AND id = :conversation AND deleted_at > '-infinity' RETURNING id;

@@ -9,8 +9,7 @@ VALUES (:tenant, :id, :from_user, :to_user, :message) ON CONFLICT DO NOTHING;
 -- name: notifications_page
 SELECT id, from_user_id, to_user_id, message, created_at, read, read_at FROM notifications
  WHERE tenant = :tenant AND to_user_id = :user AND (NOT :unread OR NOT read)
-   AND (CAST(:before AS uuid) IS NULL OR (created_at, id) < (
-        SELECT b.created_at, b.id FROM notifications b WHERE b.tenant = :tenant AND b.id = :before))
+   AND (created_at, id) < (CAST(:moment AS timestamptz), CAST(:before AS uuid))
  ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: mark_notification_read

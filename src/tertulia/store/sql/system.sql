@@ -19,11 +19,17 @@ SELECT api.ended_messages(:tenants, :messages) AS id;
 -- name: deleted_conversations
 SELECT * FROM api.deleted_conversations(:age, :limit);
 
--- name: erase_deleted
-SELECT api.erase_deleted(:tenant, :conversation, :age);
+-- name: erase_messages
+SELECT api.erase_messages(:tenant, :conversation, :age, :limit) AS more;
+
+-- name: erase_conversation
+SELECT api.erase_conversation(:tenant, :conversation) AS erased;
 
 -- name: forget_keys
 SELECT api.forget_keys(:age) AS forgotten;
+
+-- name: crowded_tenants
+SELECT api.crowded_tenants(:limit) AS tenant;
 
 -- name: backlog
 SELECT * FROM api.backlog();

@@ -18,8 +18,11 @@ SELECT api.release_lease(:tenant, :user, :conversation, :owner, :epoch);
 -- name: request_abort
 SELECT api.request_abort(:tenant, :user, :conversation) AS turn;
 
+-- name: untold_end
+SELECT * FROM api.untold_end(:tenant, :user, :turn);
+
 -- name: retry_turn
-SELECT * FROM api.retry_turn(:tenant, :user, :turn);
+SELECT * FROM api.retry_turn(:tenant, :user, :turn, :conversation_limit, :user_limit);
 
 -- name: turns_of_message
 SELECT t.id, t.agent_id, t.status, t.code, t.error, t.attempt, t.partial, t.model, t.usage::text, t.created_at,
@@ -35,4 +38,7 @@ SELECT id, message_id, status, code, error, attempt, agent_id, partial, created_
 
 -- name: newest_turns
 SELECT id, status, code, error, attempt, agent_id, message_id, partial, created_at, ended_at FROM turns
- WHERE tenant = :tenant AND conversation_id = :conversation ORDER BY trigger_seq DESC, id DESC LIMIT :limit;
+ WHERE tenant = :tenant AND message_id IN (
+        SELECT m.id FROM messages m WHERE m.tenant = :tenant AND m.conversation_id = :conversation AND m.role = 'user'
+         ORDER BY m.seq DESC LIMIT :limit)
+ ORDER BY trigger_seq DESC, id DESC LIMIT :limit;

@@ -1,0 +1,24 @@
+"""What is done by the clock, for as long as the process lives."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from redis.exceptions import RedisError
+
+from tertulia import logs
+from tertulia.core.errors import Unavailable
+
+_log = logs.get("duties")
+
+
+async def every(seconds: float, duty: Callable[[], Awaitable[object]]) -> NoReturn:
+    """Do it again and again; while a service is away, it is tried again next time."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await duty()
+        except (Unavailable, RedisError, OSError, TimeoutError) as error:
+            _log.warning("duty postponed", duty=duty.__name__, error=type(error).__name__)
+        except Exception as error:  # noqa: BLE001  a duty that ended in silence would be missed by everybody
+            _log.error("duty broke", duty=duty.__name__, exc_info=error)
