@@ -39,6 +39,7 @@ class Stage:
             "tenant_requests_per_minute": 100_000_000,
             "queued_per_conversation": 10_000_000,
             "open_turns_per_user": 0,
+            "open_turns_per_tenant": 0,
             "sockets_per_user": 100_000,
             "log_level": "warning",
         }

@@ -33,6 +33,8 @@ _LOST = (
 # sequential scan, also inside foreign key checks, until the table is analyzed for the first time.
 _SERVER_SETTINGS = {"application_name": "tertulia", "jit": "off", "enable_seqscan": "off"}
 
+_SHORT_WAIT = {"lock_timeout": "100ms"}  # for a lock that somebody else holds, where many wait for us
+
 # Sorts behind every row that is paged by time: where a first page begins.
 THE_END = (datetime.max.replace(tzinfo=UTC), UUID(int=2**128 - 1))
 
@@ -63,20 +65,21 @@ class Session:
 class Database:
     """Runs named queries: each on its own, or together in a transaction that belongs to one user."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, shared: Pool) -> None:
         self._pool = pool
+        self._shared = shared
         self._known = queries.load()
 
     @classmethod
     async def open(cls, url: str, size: int, command_timeout: float = 15.0) -> "Database":
         """Connect, and make sure that the role is harmless and the schema is the one we know."""
 
-        async def make() -> Connection:
+        async def make(**more: str) -> Connection:
             return await connect(
-                url, timeout=5.0, command_timeout=command_timeout, server_settings=_SERVER_SETTINGS
+                url, timeout=5.0, command_timeout=command_timeout, server_settings=_SERVER_SETTINGS | more
             )
 
-        database = cls(Pool(make, size))
+        database = cls(Pool(make, size), Pool(lambda: make(**_SHORT_WAIT), 1))
         async with database.lent() as connection:
             await refuse_unsafe_role(connection)
             await refuse_other_schema(connection)
@@ -97,6 +100,12 @@ class Database:
         async with self.lent() as connection:
             return await connection.fetch(query.sql, *query.arguments(given))
 
+    async def together(self, name: str, calls: list[dict[str, object]]) -> list[Row]:
+        """The rows of many such calls, in one transaction: where one fails, nothing was done."""
+        query = self._known[name]
+        async with _Lent(self._shared) as connection:
+            return await connection.fetchmany(query.sql, [query.arguments(given) for given in calls])
+
     @asynccontextmanager
     async def transaction(self, owner: Owner, role: str = "user") -> AsyncGenerator[Session]:
         """A transaction in which row level security shows what is the owner's, and lets them do what the role may."""
@@ -114,6 +123,7 @@ class Database:
 
     async def close(self) -> None:
         await self._pool.close()
+        await self._shared.close()
 
     def lent(self) -> "_Lent":
         """A connection, for the length of a `with`."""

@@ -12,6 +12,7 @@ from tertulia import ids
 from tertulia.core import errors
 from tertulia.core.model import ContentType, ContextMessage, OpenTurns, Owner, Role, ToolUse, TurnStatus
 from tertulia.store.database import Database
+from tertulia.store.group import GroupCommit
 from tertulia.store.keys import Key
 from tertulia.store.wire import Row
 
@@ -81,11 +82,12 @@ class Messages:
         self._database = database
         self._default_agent = default_agent
         self._limits = limits
+        self._accepting = GroupCommit(database, "accept_message")
 
     async def accept(self, owner: Owner, submission: Submission) -> Accepted:
         """Store message and turn in one transaction, making the conversation when it is new."""
         try:
-            row = await self._database.one("accept_message", **self._arguments(owner, submission))
+            row = await self._accepting.one(_place(owner, submission), **self._arguments(owner, submission))
         except asyncpg.PostgresError as error:
             raise _refusal(error) or error from error
         if row["outcome"] == "conflict":
@@ -146,6 +148,11 @@ class Messages:
                 limit=limit,
             )
         return [context_message(row) for row in rows]
+
+
+def _place(owner: Owner, submission: Submission) -> str:
+    """The conversation that will be locked, as far as it can be told beforehand."""
+    return f"{owner.tenant}/{owner.user}/{submission.named or submission.handle}"
 
 
 def _answered(row: Row) -> Answered:

@@ -32,30 +32,6 @@ LANGUAGE sql AS $$
      WHERE tenant = p_tenant AND user_id = p_user AND route = p_route AND key = p_key
 $$;
 
--- The conversation of this handle, made when it is new, with one more message in it. Many may come at once.
-CREATE FUNCTION api.enter_conversation(
-    p_tenant text, p_user text, p_handle text, p_conversation uuid, p_session text,
-    OUT conversation uuid, OUT handle text, OUT seq bigint, OUT open_turns integer, OUT agent text
-) LANGUAGE plpgsql AS $$
-BEGIN
-    LOOP
-        UPDATE conversations c
-           SET last_seq = c.last_seq + 1, open_turns = c.open_turns + 1,
-               last_message_at = clock_timestamp(), updated_at = clock_timestamp()
-         WHERE c.tenant = p_tenant AND c.user_id = p_user AND c.external_key = p_handle AND c.deleted_at IS NULL
-        RETURNING c.id, c.external_key, c.last_seq, c.open_turns, c.agent_id
-             INTO conversation, handle, seq, open_turns, agent;
-        EXIT WHEN FOUND;
-        INSERT INTO conversations (tenant, id, user_id, external_key, session_id, last_seq, open_turns, last_message_at)
-        VALUES (p_tenant, p_conversation, p_user, p_handle, p_session, 1, 1, clock_timestamp())
-        ON CONFLICT (external_key, user_id, tenant) WHERE deleted_at IS NULL DO NOTHING
-        RETURNING id, coalesce(external_key, id::text), last_seq, 1, NULL
-             INTO conversation, handle, seq, open_turns, agent;
-        EXIT WHEN FOUND;
-    END LOOP;
-END
-$$;
-
 -- Whether this user has so many turns that have not ended; never where there is no limit (0).
 CREATE FUNCTION api.has_open_turns(p_tenant text, p_user text, p_limit integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
@@ -113,15 +89,30 @@ BEGIN
         RETURNING c.id, coalesce(c.external_key, c.id::text), c.last_seq, c.open_turns, c.agent_id
           INTO conversation, handle, seq, open_turns, agent;
     END IF;
-    IF conversation IS NULL AND p_create THEN
-        SELECT o.conversation, o.handle, o.seq, o.open_turns, o.agent INTO conversation, handle, seq, open_turns, agent
-          FROM api.enter_conversation(p_tenant, p_user, p_handle, p_conversation, p_session) o;
-    END IF;
+    WHILE conversation IS NULL AND p_create LOOP  -- many may come at once with a new handle
+        UPDATE conversations c
+           SET last_seq = c.last_seq + 1, open_turns = c.open_turns + 1,
+               last_message_at = clock_timestamp(), updated_at = clock_timestamp()
+         WHERE c.tenant = p_tenant AND c.user_id = p_user AND c.external_key = p_handle AND c.deleted_at IS NULL
+        RETURNING c.id, c.external_key, c.last_seq, c.open_turns, c.agent_id
+             INTO conversation, handle, seq, open_turns, agent;
+        EXIT WHEN FOUND;
+        INSERT INTO conversations (tenant, id, user_id, external_key, session_id, last_seq, open_turns, last_message_at)
+        VALUES (p_tenant, p_conversation, p_user, p_handle, p_session, 1, 1, clock_timestamp())
+        ON CONFLICT (external_key, user_id, tenant) WHERE deleted_at IS NULL DO NOTHING
+        RETURNING id, coalesce(external_key, id::text), last_seq, 1, NULL
+             INTO conversation, handle, seq, open_turns, agent;
+    END LOOP;
     agent := coalesce(p_agent, agent, p_default);
-    outcome := CASE WHEN conversation IS NULL THEN 'not_found'
-                    WHEN open_turns > p_conversation_limit THEN 'conversation_busy'
-                    WHEN agent <> p_default AND NOT EXISTS (
-                        SELECT FROM agents a WHERE a.id = agent AND a.tenant IN (p_tenant, '')) THEN 'no_agent' END;
+    IF conversation IS NULL THEN
+        outcome := 'not_found';
+    ELSIF open_turns > p_conversation_limit THEN
+        outcome := 'conversation_busy';
+    ELSIF agent <> p_default THEN  -- a query, which costs something also where it need not look
+        IF NOT EXISTS (SELECT FROM agents a WHERE a.id = agent AND a.tenant IN (p_tenant, '')) THEN
+            outcome := 'no_agent';
+        END IF;
+    END IF;
     IF outcome IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'TT001', MESSAGE = outcome;
     END IF;

@@ -12,8 +12,8 @@ $$;
 -- The newest messages before a place in the log, newest first; or the first ones after it, oldest first.
 CREATE FUNCTION api.read_page(p_tenant text, p_user text, p_conversation uuid, p_before bigint, p_after bigint,
                               p_limit integer, p_kinds text[])
-RETURNS TABLE (id uuid, seq bigint, role text, content_type text, content text, created_at timestamptz, turn_id uuid,
-               agent_id text, structured text, actions text, briefing_id uuid) LANGUAGE plpgsql AS $$
+RETURNS TABLE (id uuid, seq bigint, role message_role, content_type message_kind, content text,
+               created_at timestamptz, turn_id uuid, agent_id text, structured text, actions text, briefing_id uuid) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
     IF p_after IS NULL THEN
@@ -33,8 +33,8 @@ END
 $$;
 
 CREATE FUNCTION api.read_turns(p_tenant text, p_user text, p_messages uuid[])
-RETURNS TABLE (id uuid, message_id uuid, agent_id text, status text, attempt integer, created_at timestamptz, code text,
-               error text, partial text, ended_at timestamptz) LANGUAGE plpgsql AS $$
+RETURNS TABLE (id uuid, message_id uuid, agent_id text, status turn_status, attempt integer,
+               created_at timestamptz, code text, error text, partial text, ended_at timestamptz) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
     RETURN QUERY SELECT t.id, t.message_id, t.agent_id, t.status, t.attempt, t.created_at, t.code, t.error, t.partial,

@@ -102,8 +102,8 @@ $$;
 -- One's own messages that say this, best first. Takes tenant and user from the settings alone: row level security
 -- would keep the index from being used, since text search may not run before it.
 CREATE FUNCTION api.search_messages(p_text text, p_limit integer, p_offset integer)
-RETURNS TABLE (message_id uuid, conversation_id uuid, seq bigint, role text, content_type text, agent_id text,
-               created_at timestamptz, said text, marked text, rank real)
+RETURNS TABLE (message_id uuid, conversation_id uuid, seq bigint, role message_role, content_type message_kind,
+               agent_id text, created_at timestamptz, said text, marked text, rank real)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
     own_tenant text := nullif(current_setting('tertulia.tenant', true), '');

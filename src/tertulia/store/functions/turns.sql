@@ -133,8 +133,8 @@ BEGIN
         more := true;
         RETURN;
     END IF;
-    more := EXISTS (SELECT FROM turns o WHERE o.tenant = p_tenant AND o.user_id = p_user AND o.conversation_id = p_conversation
-                       AND o.status IN ('queued', 'running') AND o.id <> p_turn);
+    more := EXISTS (SELECT FROM turns o WHERE o.tenant = p_tenant AND o.user_id = p_user
+                       AND o.conversation_id = p_conversation AND o.status IN ('queued', 'running') AND o.id <> p_turn);
     UPDATE conversations c
        SET last_seq = c.last_seq + (p_reply IS NOT NULL)::integer,
            context_tail = CASE WHEN p_reply IS NOT NULL THEN c.last_seq + 1

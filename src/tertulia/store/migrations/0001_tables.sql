@@ -4,6 +4,18 @@
 -- statistics yet, the planner would take any index that begins with the tenant for a look-up by key, and keep that
 -- plan (also in foreign key checks) while the table grows.
 
+--
+-- What a column may hold is said by domains where rows are written on every message: PostgreSQL reads the CHECK
+-- constraints of a table anew for each statement, those of a domain once.
+
+CREATE DOMAIN message_role AS text CHECK (VALUE IN ('user', 'assistant', 'system', 'tool'));
+CREATE DOMAIN message_kind AS text CHECK (VALUE IN ('text', 'briefing_card', 'tool_call', 'tool_result'));
+CREATE DOMAIN turn_status AS text
+    CHECK (VALUE IN ('queued', 'running', 'waiting', 'done', 'silent', 'failed', 'aborted'));
+CREATE DOMAIN conversation_status AS text CHECK (VALUE IN ('active', 'archived'));
+CREATE DOMAIN conversation_title AS text CHECK (char_length(VALUE) <= 50);
+CREATE DOMAIN tally AS integer CHECK (VALUE >= 0);
+
 CREATE TABLE users (
     tenant     text NOT NULL CHECK (tenant <> ''),
     id         text NOT NULL CHECK (id <> ''),
@@ -20,8 +32,8 @@ CREATE TABLE conversations (
     agent_id        text,                       -- set only on the standing conversation with that agent
     external_key    text,                       -- the client's own handle
     session_id      text NOT NULL UNIQUE,       -- the credential for listening: secret
-    title           text CHECK (char_length(title) <= 50),
-    status          text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'archived')),
+    title           conversation_title,
+    status          conversation_status NOT NULL DEFAULT 'active',
     started_at      timestamptz NOT NULL DEFAULT now(),
     last_message_at timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
@@ -29,7 +41,7 @@ CREATE TABLE conversations (
     deleted_at      timestamptz,
     last_seq        bigint NOT NULL DEFAULT 0,  -- the newest message's place in the log
     context_tail    bigint NOT NULL DEFAULT 0,  -- the newest message that a model would be shown
-    open_turns      integer NOT NULL DEFAULT 0 CHECK (open_turns >= 0),
+    open_turns      tally NOT NULL DEFAULT 0,
     lease_owner     uuid,
     lease_until     timestamptz,
     lease_epoch     bigint NOT NULL DEFAULT 0,
@@ -51,8 +63,8 @@ CREATE TABLE messages (
     session_id      text NOT NULL,              -- the client's handle, kept for audit
     turn_id         uuid,
     agent_id        text,
-    role            text NOT NULL CHECK (role IN ('user', 'assistant', 'system', 'tool')),
-    content_type    text NOT NULL CHECK (content_type IN ('text', 'briefing_card', 'tool_call', 'tool_result')),
+    role            message_role NOT NULL,
+    content_type    message_kind NOT NULL,
     content         jsonb NOT NULL,
     structured_data jsonb,
     actions         jsonb,
@@ -75,8 +87,7 @@ CREATE TABLE turns (
     user_id         text NOT NULL,
     agent_id        text NOT NULL,
     mandatory       boolean NOT NULL DEFAULT true,
-    status          text NOT NULL DEFAULT 'queued'
-                    CHECK (status IN ('queued', 'running', 'waiting', 'done', 'silent', 'failed', 'aborted')),
+    status          turn_status NOT NULL DEFAULT 'queued',
     attempt         integer NOT NULL DEFAULT 0, -- only grows; every event carries it
     tries           integer NOT NULL DEFAULT 0, -- since it was last queued; a retry by a person starts anew
     abort_requested boolean NOT NULL DEFAULT false,

@@ -1,0 +1,87 @@
+"""Group commit: what many ask for at once shares a transaction, one round trip and one wait for the disk."""
+
+import asyncio
+from typing import NamedTuple
+
+import asyncpg
+
+from tertulia.core.errors import Unavailable
+from tertulia.store.database import Database
+from tertulia.store.wire import Row
+
+_MOST = 64
+
+
+class _Call(NamedTuple):
+    order: str
+    given: dict[str, object]
+    answer: "asyncio.Future[Row]"
+
+
+class GroupCommit:
+    """Calls of one function of schema `api`. Those that come while others are being committed go together next.
+
+    Nobody suffers from the company: where one call fails, or has to wait for a lock, nothing of its group was done,
+    and each is called again in a transaction of its own.
+    """
+
+    def __init__(self, database: Database, name: str) -> None:
+        self._database = database
+        self._name = name
+        self._waiting: list[_Call] = []
+        self._committing: asyncio.Task[None] | None = None
+        self._alone: set[asyncio.Task[None]] = set()
+
+    async def one(self, order: str, **given: object) -> Row:
+        """The one row that this call yields, once it is committed. `order` is that in which a group takes its locks."""
+        answer: asyncio.Future[Row] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Call(order, given, answer))
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.create_task(self._commit_all())
+        return await answer
+
+    async def _commit_all(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
+            await self._commit(sorted(group, key=lambda call: call.order))
+
+    async def _commit(self, group: list[_Call]) -> None:
+        try:
+            rows = await self._database.together(self._name, [call.given for call in group])
+        except Unavailable as error:
+            # What came meanwhile would only wait for the next time-out, and so on.
+            waiting, self._waiting = self._waiting, []
+            for call in group + waiting:
+                _refuse(call, Unavailable(str(error)))
+        except asyncpg.LockNotAvailableError:
+            self._part(group)
+        except Exception as error:  # noqa: BLE001  whatever it was, it was one call's; the others are innocent
+            if len(group) == 1:
+                _refuse(group[0], error)
+            else:
+                self._part(group)
+        else:
+            for call, row in zip(group, rows, strict=True):
+                _answer(call, row)
+
+    def _part(self, group: list[_Call]) -> None:
+        for call in group:
+            task = asyncio.create_task(self._call_alone(call))
+            self._alone.add(task)
+            task.add_done_callback(self._alone.discard)
+
+    async def _call_alone(self, call: _Call) -> None:
+        try:
+            _answer(call, await self._database.one(self._name, **call.given))
+        except Exception as error:  # noqa: BLE001  it is the caller's
+            _refuse(call, error)
+
+
+def _answer(call: _Call, row: Row) -> None:
+    if not call.answer.done():  # else whoever asked has left
+        call.answer.set_result(row)
+
+
+def _refuse(call: _Call, error: Exception) -> None:
+    if not call.answer.done():
+        call.answer.set_exception(error)
