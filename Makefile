@@ -11,7 +11,7 @@ SYNC = $(UV) pip sync --quiet --require-hashes --python .venv
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --no-header $(ARGS)
 
-.PHONY: setup serve test check bench lock clean
+.PHONY: setup serve test check bench add lock clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -21,6 +21,7 @@ help:
 	@echo "make test [ARGS=...]   check, and run the tests"
 	@echo "make check             style, types and architecture"
 	@echo "make bench [ARGS=...]  measure"
+	@echo "make add PACKAGE=...   install one more package, such as langchain-openai"
 	@echo "make lock              pin all dependencies (ARGS=--upgrade: newer ones)"
 
 setup: .venv/.dev
@@ -39,6 +40,10 @@ check: .venv/.dev
 
 bench: .venv/.dev
 	$(RUN)/python -m bench $(ARGS)
+
+# For models of other providers; the locked packages stay as they are.
+add: | .venv/bin/python
+	$(UV) pip install --python .venv --constraints requirements.lock $(PACKAGE)
 
 lock:
 	$(COMPILE) pyproject.toml scripts/build-requirements.txt --output-file requirements.lock

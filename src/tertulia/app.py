@@ -2,18 +2,19 @@
 
 import asyncio
 import contextlib
-import socket as sockets
+import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
-import uvicorn
 from litestar import Litestar
 from litestar.datastructures import State
 
+from tertulia import http, logs
 from tertulia.accept import Reception
 from tertulia.core.agents import AgentProfile
 from tertulia.crowds import Crowds
-from tertulia.duties import every
+from tertulia.duties import doing, every
 from tertulia.faces import (
     agents,
     briefings,
@@ -32,7 +33,6 @@ from tertulia.faces.gate import Gate
 from tertulia.faces.limits import Limits
 from tertulia.faces.presence import Presence
 from tertulia.faces.streams import Streams
-from tertulia.faces.transport import BoundedHttp, BoundedWebSocket
 from tertulia.queue.hints import Hints
 from tertulia.queue.outbox import Outbox
 from tertulia.settings import Settings, default_agent
@@ -44,9 +44,14 @@ from tertulia.store.users import Users
 from tertulia.wiring import Services, services
 from tertulia.worker.process import worker
 
+if TYPE_CHECKING:
+    import socket as sockets
+
 Announce = Callable[[str], None]
 
+_log = logs.get("worker")
 _LOOK = 2.0  # seconds between looks at how many turns each tenant has
+_COUNT = 5.0  # seconds between counts of all turns; where there is a worker, it counts
 
 
 def application(parts: Services, crowds: Crowds) -> Litestar:
@@ -111,38 +116,50 @@ def application(parts: Services, crowds: Crowds) -> Litestar:
 
 
 async def serve(
-    settings: Settings, *, agents: list[AgentProfile] | None, with_worker: bool, announce: Announce
-) -> None:
+    settings: Settings, listening: "sockets.socket", *,
+    agents: list[AgentProfile] | None, with_worker: bool, announce: Announce,
+) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT; running turns may end first. `agents` become those of every tenant."""
-    listening = _listen(settings.host, settings.port)
     async with services(settings) as parts, _worker(parts, wanted=with_worker):
         crowds = Crowds(parts.database, settings.open_turns_per_tenant)
         app = application(parts, crowds)
         if agents is not None:
             await app.state.directory.declare(agents)
-        config = uvicorn.Config(
-            app,
-            loop="uvloop",
-            http=BoundedHttp,
-            ws=BoundedWebSocket,
-            ws_max_size=_frame_bytes(settings),
-            ws_per_message_deflate=False,
-            ws_ping_interval=30.0,
-            ws_ping_timeout=30.0,
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=5,
-        )
-        server = _Server(config, lambda: announce(_address(listening)), app.state.streams.close)
-        looking = asyncio.ensure_future(every(_LOOK, crowds.look))
-        try:
-            await server.serve(sockets=[listening])
-        finally:
-            looking.cancel()
+        duties = [every(_LOOK, crowds.look)] if with_worker else [
+            every(_LOOK, crowds.look), every(_COUNT, parts.backlog.count)
+        ]  # fmt: skip
+        async with doing(*duties):
+            await http.serve(
+                app,
+                listening,
+                frame_bytes=_frame_bytes(settings),
+                started=lambda: announce(http.address(listening)),
+                ending=app.state.streams.close,
+            )
+
+
+async def work(settings: Settings, listening: "sockets.socket | None") -> None:
+    """Answer messages until SIGTERM or SIGINT, then let running turns end; tell how it goes, if there is where."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with services(settings) as parts, worker(parts):
+        told = {"metrics": f"{http.address(listening)}/metrics"} if listening else {}
+        _log.info("worker ready", model=settings.model_name, slots=settings.worker_slots, **told)
+        if listening:
+            await http.serve(_observation(parts), listening, started=lambda: None, ending=lambda: None)
+        await stop.wait()
+
+
+def _observation(parts: Services) -> Litestar:
+    """What operators may ask of a process that serves nobody else."""
+    return Litestar(
+        route_handlers=operations.ROUTES,
+        exception_handlers=errors.HANDLERS,
+        state=State({"database": parts.database, "pipeline": parts.pipeline}),
+        openapi_config=None,
+        logging_config=None,
+    )
 
 
 def _frame_bytes(settings: Settings) -> int:
@@ -150,41 +167,7 @@ def _frame_bytes(settings: Settings) -> int:
     return max(65_536, 12 * settings.message_chars + 4096)
 
 
-class _Server(uvicorn.Server):
-    """Says when it listens, and lets those who listen to it go before it ends."""
-
-    def __init__(
-        self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]
-    ) -> None:
-        super().__init__(config)
-        self._started = started
-        self._ending = ending
-
-    async def startup(self, sockets: "list[sockets.socket] | None" = None) -> None:
-        await super().startup(sockets)
-        self._started()
-
-    async def shutdown(self, sockets: "list[sockets.socket] | None" = None) -> None:
-        self._ending()
-        await super().shutdown(sockets)
-
-
 @asynccontextmanager
 async def _worker(parts: Services, *, wanted: bool) -> AsyncGenerator[None]:
     async with worker(parts) if wanted else contextlib.nullcontext():
         yield
-
-
-def _listen(host: str, port: int) -> "sockets.socket":
-    family = sockets.AF_INET6 if ":" in host else sockets.AF_INET
-    listening = sockets.socket(family, sockets.SOCK_STREAM)
-    listening.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
-    listening.bind((host, port))
-    listening.listen(2048)
-    return listening
-
-
-def _address(listening: "sockets.socket") -> str:
-    host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}"

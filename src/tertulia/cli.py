@@ -22,26 +22,28 @@ app = App(
 
 Answer = TypeVar("Answer")
 DataDir = Annotated[Path | None, Parameter(help="Where the embedded services keep their data.")]
+Host = Annotated[str | None, Parameter(help="The address to listen on (127.0.0.1).")]
 
 
 @app.command
 def serve(
     *,
-    host: str | None = None,
-    port: int | None = None,
+    host: Host = None,
+    port: Annotated[int | None, Parameter(help="The port to listen on (8710; 0 takes a free one).")] = None,
     data_dir: DataDir = None,
-    agents: Path | None = None,
-    no_worker: bool = False,
+    agents: Annotated[
+        Path | None, Parameter(help="A YAML file with the agents that every tenant has.")
+    ] = None,
+    no_worker: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Only accept messages; answer them with `tertulia worker` elsewhere.",
+        ),
+    ] = False,
 ) -> None:
-    """Serve, with PostgreSQL and Valkey of its own unless TERTULIA_DATABASE_URL is set.
-
-    Parameters
-    ----------
-    host: The address to listen on (127.0.0.1).
-    port: The port to listen on (8710; 0 takes a free one).
-    agents: A YAML file with the agents that every tenant has.
-    no_worker: Only accept messages; answer them with `tertulia worker` elsewhere.
-    """
+    """Serve, with PostgreSQL and Valkey of its own unless TERTULIA_DATABASE_URL is set."""
     settings = _settings(host=host, port=port, data_dir=data_dir, agents_file=agents)
     from tertulia import serving
 
@@ -49,9 +51,18 @@ def serve(
 
 
 @app.command
-def worker() -> None:
+def worker(
+    *,
+    host: Host = None,
+    port: Annotated[
+        int | None,
+        Parameter(
+            help="Also tell how it is doing on this port: /healthz, /readyz, /metrics (0 takes a free one)."
+        ),
+    ] = None,
+) -> None:
     """Answer messages that servers accepted; as many workers as wanted may share the work."""
-    settings = _settings()
+    settings = _settings(host=host, worker_port=port)
     from tertulia import serving
 
     _run(serving.work(settings))
@@ -69,21 +80,15 @@ def migrate(*, data_dir: DataDir = None) -> None:
 @app.command
 def token(
     *,
-    user: str,
-    tenant: str = "default",
-    role: Literal["user", "agent", "admin"] = "user",
-    ttl: timedelta = timedelta(days=30),
+    user: Annotated[str, Parameter(help="Who comes in.")],
+    tenant: Annotated[str, Parameter(help="The organisation they belong to.")] = "default",
+    role: Annotated[Literal["user", "agent", "admin"], Parameter(help="What they may do.")] = "user",
+    ttl: Annotated[
+        timedelta, Parameter(help="How long, such as 30d, 12h or 15m.", show_default=lambda _: "30d")
+    ] = timedelta(days=30),
     data_dir: DataDir = None,
 ) -> None:
-    """Print a token that lets a user in.
-
-    Parameters
-    ----------
-    user: Who comes in.
-    tenant: Whose users they are.
-    role: What they may do.
-    ttl: How long, such as 30d, 12h or 15m.
-    """
+    """Print a token that lets a user in."""
     settings = _settings(data_dir=data_dir)
     from tertulia import serving
 
@@ -101,7 +106,9 @@ def doctor(*, data_dir: DataDir = None) -> None:
 
 
 @app.command
-def backup(file: Path, /, *, data_dir: DataDir = None) -> None:
+def backup(
+    file: Annotated[Path, Parameter(help="The file to write.")], /, *, data_dir: DataDir = None
+) -> None:
     """Write the embedded database to a file, also while the server runs."""
     settings = _embedded_only(_settings(data_dir=data_dir), "backup")
     from tertulia import embedded, serving
@@ -110,13 +117,16 @@ def backup(file: Path, /, *, data_dir: DataDir = None) -> None:
 
 
 @app.command
-def restore(file: Path, /, *, force: bool = False, data_dir: DataDir = None) -> None:
-    """Read a backup into the embedded database, while no server runs.
-
-    Parameters
-    ----------
-    force: Replace what the database holds.
-    """
+def restore(
+    file: Annotated[Path, Parameter(help="What `tertulia backup` wrote.")],
+    /,
+    *,
+    force: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Replace what the database holds.")
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Read a backup into the embedded database, while no server runs."""
     settings = _embedded_only(_settings(data_dir=data_dir), "restore")
     from tertulia import embedded, serving
     from tertulia.store.migrate import migrate
@@ -132,6 +142,8 @@ def main() -> None:
         _fail(f"{error} See `tertulia --help`.", 2)
     except (KeyboardInterrupt, CancelledError):
         sys.exit(130)
+    except OverflowError:
+        _fail("A number in the command is larger than anybody can mean. See `tertulia --help`.", 2)
     except Exception as error:
         sentence = _sentence(error)
         if sentence is None:

@@ -10,8 +10,9 @@ import asyncpg
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from tertulia.agents.models import how_to_install
 from tertulia.embedded import EmbeddedError, Services, binaries, running
-from tertulia.settings import Settings
+from tertulia.settings import Settings, settings_file
 from tertulia.store.guard import NotMigrated, UnsafeRole, refuse_other_schema, refuse_unsafe_role
 
 Check = tuple[str, Callable[[], Coroutine[None, None, str]]]
@@ -54,7 +55,7 @@ def _checks(settings: Settings) -> Iterator[Check]:
     else:
         yield "data directory", lambda: _data_directory(settings.data_dir.expanduser())
         yield from _embedded(settings.data_dir)
-    yield "model", lambda: _model(settings)
+    yield "model", lambda: model_at_hand(settings)
 
 
 def _given(settings: Settings) -> Iterator[Check]:
@@ -76,14 +77,13 @@ def _embedded(data_dir: Path) -> Iterator[Check]:
 
 
 async def _settings(settings: Settings) -> str:
-    file = os.environ.get("TERTULIA_SETTINGS_FILE", "tertulia.toml")
     names = sorted(name for name in os.environ if name.startswith("TERTULIA_"))
-    sources = [file, *names] if _is_file(file) else names
+    sources = [str(settings_file()), *names] if _is_file(settings_file()) else names
     return f"{', '.join(sources) or 'all defaults'}; listens on {settings.host}:{settings.port}"
 
 
-def _is_file(path: str) -> bool:
-    return Path(path).is_file()
+def _is_file(path: Path) -> bool:
+    return path.is_file()
 
 
 async def _asleep() -> str:
@@ -151,18 +151,29 @@ def _broker(about: dict[str, object]) -> str:
     return f"Valkey {valkey}" if valkey else f"Redis {speaks}"
 
 
-async def _model(settings: Settings) -> str:
+async def model_at_hand(settings: Settings) -> str:
+    """What will answer, or an `Ailment` that says what it lacks."""
     provider, key = settings.model_name.split(":")[0], None
     if provider == "demo":
         return "the built-in demo; set GOOGLE_API_KEY or TERTULIA_MODEL for one that thinks"
-    if find_spec(f"langchain_{provider}") is None:
-        raise Ailment(
-            f"{settings.model_name} needs the package langchain-{provider.replace('_', '-')}: install it."
-        )
+    package = "langchain_google_genai" if provider == "google_genai" else _package(provider)
+    if find_spec(package) is None:
+        missing = package.replace("_", "-")
+        raise Ailment(f"{settings.model_name} needs the package {missing}. {how_to_install(missing)}")
     key = _KEYS.get(provider)
     if key and not (os.environ.get(key) or (provider == "google_genai" and settings.google_api_key)):
         raise Ailment(f"{settings.model_name} needs a key: set {key}.")
     return settings.model_name + (f", with {key}" if key else "")
+
+
+def _package(provider: str) -> str:
+    """The package that LangChain wants for this provider."""
+    from langchain.chat_models import base
+
+    known: dict[str, tuple[str, ...]] = cast("Any", base)._BUILTIN_PROVIDERS
+    if provider not in known:
+        raise Ailment(f"there is no provider {provider!r}. There are demo and {', '.join(known)}.")
+    return known[provider][0].partition(".")[0]
 
 
 def reason(error: BaseException) -> str:

@@ -1,7 +1,8 @@
 """What is done by the clock, for as long as the process lives."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import NoReturn
 
 from redis.exceptions import RedisError
@@ -22,3 +23,15 @@ async def every(seconds: float, duty: Callable[[], Awaitable[object]]) -> NoRetu
             _log.warning("duty postponed", duty=duty.__name__, error=type(error).__name__)
         except Exception as error:  # noqa: BLE001  a duty that ended in silence would be missed by everybody
             _log.error("duty broke", duty=duty.__name__, exc_info=error)
+
+
+@asynccontextmanager
+async def doing(*duties: Awaitable[NoReturn]) -> AsyncGenerator[None]:
+    """These duties are done for the length of a `with`."""
+    tasks = [asyncio.ensure_future(duty) for duty in duties]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -4,6 +4,7 @@ import asyncio
 import shlex
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -30,6 +31,9 @@ def say(line: str) -> None:
 async def serve(settings: Settings, *, with_worker: bool) -> None:
     """Serve until told to stop; services that we started end with us."""
     agents = _agents(settings)
+    if with_worker:
+        await _require_model(settings)
+    listening = _bind(settings.host, settings.port, "TERTULIA_HOST and TERTULIA_PORT (--host, --port)")
     starting = asyncio.current_task()
     _when_told(starting.cancel if starting else _already_ending)
     async with _complete(settings) as completed:
@@ -38,6 +42,7 @@ async def serve(settings: Settings, *, with_worker: bool) -> None:
         _when_told(_already_ending)
         await app.serve(
             completed,
+            listening,
             agents=agents,
             with_worker=with_worker,
             announce=lambda url: say(welcome(completed, url)),
@@ -60,11 +65,40 @@ async def work(settings: Settings) -> None:
             "A worker of its own needs TERTULIA_DATABASE_URL and TERTULIA_REDIS_URL; "
             "`tertulia serve` has one inside."
         )
-    from tertulia import doctor
-    from tertulia.worker import process
+    from tertulia import app, doctor
 
+    port = settings.worker_port
+    listening = (
+        None
+        if port is None
+        else _bind(settings.host, port, "TERTULIA_HOST and TERTULIA_WORKER_PORT (--port)")
+    )
+    await _require_model(settings)
     await doctor.require_services(settings)
-    await process.run(settings)
+    await app.work(settings, listening)
+
+
+async def _require_model(settings: Settings) -> None:
+    from tertulia import doctor
+
+    try:
+        await doctor.model_at_hand(settings)
+    except doctor.Ailment as ailment:
+        raise SettingsError(f"TERTULIA_MODEL: {ailment}") from ailment
+
+
+def _bind(host: str, port: int, names: str) -> socket.socket:
+    """The address, before anything is started that would be in vain without it; nobody can connect yet."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise SettingsError(
+            f"Cannot listen on {host}:{port}: {error.strerror}. Choose another address by {names}."
+        ) from error
+    return bound
 
 
 async def migrate(settings: Settings) -> None:
@@ -97,6 +131,8 @@ def token(
         )
     from tertulia.faces import auth
 
+    if not (auth.may_be_name(user) and auth.may_be_name(tenant)):
+        raise SettingsError("--user and --tenant have 1 to 200 printable characters.")
     return auth.sign(
         settings.model_copy(update={"secret": secret}),
         user=user,

@@ -1,6 +1,7 @@
 """The one place for settings: `TERTULIA_*` in the environment, or `tertulia.toml`."""
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -17,6 +18,9 @@ from pydantic_settings import (
 from tertulia.core.agents import AgentProfile, is_agent_id
 from tertulia.core.model import OpenTurns
 
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
+_ADDRESS = re.compile(r"https?://[^/\s]+\S*")
+
 
 class SettingsError(Exception):
     """A setting is wrong; the message names it and says what would be right."""
@@ -29,12 +33,15 @@ def default_data_dir() -> Path:
 class Settings(BaseSettings):
     """Everything an operator may decide, with defaults that work on a laptop."""
 
-    model_config = SettingsConfigDict(env_prefix="TERTULIA_", extra="forbid", populate_by_name=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TERTULIA_", extra="forbid", populate_by_name=True, allow_inf_nan=False
+    )
 
     # Where things are
     data_dir: Path = Field(default_factory=default_data_dir)
     host: str = "127.0.0.1"
     port: int = Field(8710, ge=0, le=65535)
+    worker_port: int | None = Field(None, ge=0, le=65535)
     database_url: SecretStr | None = None
     migration_url: SecretStr | None = None
     redis_url: SecretStr | None = None
@@ -109,19 +116,41 @@ class Settings(BaseSettings):
             else value
         )
 
+    @field_validator("allowed_origins")
+    @classmethod
+    def _origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if any(origin != "*" and not _ORIGIN.fullmatch(origin) for origin in value):
+            raise ValueError("has origins such as https://chat.example.org, separated by commas, or *")
+        return value
+
     @field_validator("secret")
     @classmethod
     def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
-        if value and any(len(part) < 32 for part in value.get_secret_value().split(",")):
+        if value and any(len(part) < 32 for part in _parts(value)):
             raise ValueError(
                 "needs at least 32 characters (separate two secrets with a comma while rotating)"
             )
         return value
 
+    @field_validator("claim_user", "claim_tenant", "claim_role")
+    @classmethod
+    def _claim(cls, value: str) -> str:
+        if not value or value in ("exp", "nbf", "iat", "aud", "iss"):
+            raise ValueError("is the name of a claim of its own, such as user_id or sub")
+        return value
+
+    @field_validator("model_base_url")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        if value is not None and not _ADDRESS.fullmatch(value):
+            raise ValueError("is an address such as http://localhost:11434/v1")
+        return value
+
     @field_validator("model")
     @classmethod
     def _provider_and_name(cls, value: str | None) -> str | None:
-        if value is not None and (":" not in value or not value.split(":")[0]):
+        provider, _, name = (value or "demo:").partition(":")
+        if not provider or not (name or value in (None, "demo:")):
             raise ValueError("is written provider:model, such as google_genai:gemini-2.5-flash or demo:")
         return value
 
@@ -147,6 +176,8 @@ class Settings(BaseSettings):
             raise ValueError(
                 "TERTULIA_SECRET must be set when TERTULIA_DATABASE_URL is: all machines share one"
             )
+        if len({self.claim_user, self.claim_tenant, self.claim_role}) < 3:
+            raise ValueError("TERTULIA_CLAIM_USER, _TENANT and _ROLE must be three different claims")
         return self
 
     @property
@@ -161,7 +192,7 @@ class Settings(BaseSettings):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The signing secrets; the first signs, all verify."""
-        return tuple(self.secret.get_secret_value().split(",")) if self.secret else ()
+        return _parts(self.secret) if self.secret else ()
 
     @classmethod
     def settings_customise_sources(
@@ -172,8 +203,16 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        path = Path(os.environ.get("TERTULIA_SETTINGS_FILE", "tertulia.toml"))
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, path)
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, settings_file())
+
+
+def settings_file() -> Path:
+    """Where settings are read from, if it is there."""
+    return Path(os.environ.get("TERTULIA_SETTINGS_FILE", "tertulia.toml"))
+
+
+def _parts(secret: SecretStr) -> tuple[str, ...]:
+    return tuple(part.strip() for part in secret.get_secret_value().split(","))
 
 
 def default_agent(settings: Settings) -> AgentProfile:
@@ -184,10 +223,14 @@ def default_agent(settings: Settings) -> AgentProfile:
 def load(**given: object) -> Settings:
     """Settings from the environment and the file, `given` winning; a wrong one is named in one sentence."""
     _refuse_unknown()
+    if "TERTULIA_SETTINGS_FILE" in os.environ and not settings_file().is_file():
+        raise SettingsError(f"TERTULIA_SETTINGS_FILE: there is no file {settings_file()}")
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})  # pyright: ignore[reportArgumentType]
     except ValidationError as error:
         raise SettingsError("; ".join(_sentence(dict(problem)) for problem in error.errors())) from error
+    except (ValueError, OSError) as error:
+        raise SettingsError(f"{settings_file()} cannot be read as TOML: {error}") from error
 
 
 def _sentence(problem: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from tertulia.backlog import Backlog
 from tertulia.context.limits import ContextLimits
 from tertulia.context.open import open_stores
 from tertulia.context.port import ContextStores
@@ -32,6 +33,7 @@ class Services(Struct, frozen=True):
     publisher: Publisher
     messages: Messages
     notifications: Notifications
+    backlog: Backlog
 
 
 @asynccontextmanager
@@ -58,6 +60,7 @@ async def services(settings: Settings) -> AsyncGenerator[Services]:
             publisher=Publisher(pipeline),
             messages=Messages(database, settings.agent_id, settings.open_turns),
             notifications=Notifications(database),
+            backlog=Backlog(database),
         )
     finally:
         await relay.stop()

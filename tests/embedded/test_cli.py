@@ -1,6 +1,7 @@
 """The command line: what it prints, what it refuses, and how it says so."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -82,8 +83,23 @@ def test_help_names_every_command():
         (["serve"], {"TERTULIA_PROT": "1"}, "TERTULIA_PROT: there is no such setting"),
         (["serve"], {"TERTULIA_SECRET": "short"}, "TERTULIA_SECRET: needs at least 32 characters"),
         (["serve"], {"TERTULIA_REDIS_URL": "redis://x"}, "TERTULIA_DATABASE_URL must be set when"),
+        (["serve"], {"TERTULIA_MODEL": "nonsense:x"}, "TERTULIA_MODEL: there is no provider 'nonsense'"),
+        (["serve"], {"TERTULIA_MODEL": "gemini"}, "TERTULIA_MODEL: is written provider:model"),
+        (["serve"], {"TERTULIA_MODEL": "openai:"}, "TERTULIA_MODEL: is written provider:model"),
+        (["serve"], {"TERTULIA_MODEL": "google_genai:x"}, "TERTULIA_MODEL: google_genai:x needs a key"),
+        (["serve"], {"TERTULIA_MODEL": "openai:gpt-5"}, "make add PACKAGE=langchain-openai"),
+        (["serve"], {"TERTULIA_MODEL_BASE_URL": "not a url"}, "TERTULIA_MODEL_BASE_URL: is an address such"),
+        (["serve"], {"TERTULIA_CLAIM_USER": ""}, "TERTULIA_CLAIM_USER: is the name of a claim"),
+        (["serve"], {"TERTULIA_CLAIM_TENANT": "exp"}, "TERTULIA_CLAIM_TENANT: is the name of a claim"),
+        (["serve"], {"TERTULIA_CLAIM_ROLE": "user_id"}, "must be three different claims"),
+        (["serve"], {"TERTULIA_ALLOWED_ORIGINS": "chat"}, "TERTULIA_ALLOWED_ORIGINS: has origins such as"),
+        (["serve"], {"TERTULIA_LEASE_SECONDS": "inf"}, "TERTULIA_LEASE_SECONDS: Input should be a finite"),
+        (["serve"], {"TERTULIA_SETTINGS_FILE": "/nonexistent"}, "TERTULIA_SETTINGS_FILE: there is no file"),
+        (["serve"], {"TERTULIA_SETTINGS_FILE": "/"}, "TERTULIA_SETTINGS_FILE: there is no file"),
+        (["serve", "--host", "192.0.2.1"], {}, "Cannot listen on 192.0.2.1:8710: "),
+        (["serve", "--host", "no such host"], {}, "Cannot listen on no such host:8710: "),
         (["worker"], {}, "A worker of its own needs TERTULIA_DATABASE_URL and TERTULIA_REDIS_URL"),
-        (["serve", "--data-dir", "/dev/null/x"], {}, "Cannot use the data directory /dev/null/x"),
+        (["serve", "--port", "0", "--data-dir", "/dev/null/x"], {}, "Cannot use the data directory /dev/null/x"),
         (["token"], {}, "--user requires an argument"),
         (
             ["token", "--user", "ada", "--data-dir", "/nonexistent"],
@@ -96,6 +112,9 @@ def test_help_names_every_command():
             "--ttl must be longer than nothing",
         ),
         (["token", "--user", "ada", "--ttl", "soon"], {"TERTULIA_SECRET": SECRET}, "soon"),
+        (["token", "--user", "ada", "--ttl", "99999999999d"], {"TERTULIA_SECRET": SECRET}, "larger than"),
+        (["token", "--user", ""], {"TERTULIA_SECRET": SECRET}, "--user and --tenant have 1 to 200"),
+        (["token", "--user", "a\nb"], {"TERTULIA_SECRET": SECRET}, "--user and --tenant have 1 to 200"),
         (["token", "--user", "ada", "--role", "king"], {"TERTULIA_SECRET": SECRET}, "king"),
         (["backup", "file", "--data-dir", "/nonexistent"], {}, "There is no database in /nonexistent yet"),
         (["restore", "/dev/null"], {}, "Cannot read /dev/null as a backup"),
@@ -108,11 +127,54 @@ def test_what_a_person_can_mend_is_said_in_one_sentence(
     assert said in sentence(tertulia(*arguments, **settings))
 
 
+@pytest.mark.parametrize("text", [b"port = ", b"\xff\xfe", b"port = 'many'", b"prot = 1"])
+def test_a_settings_file_that_cannot_be_meant_is_named(text: bytes, tmp_path: Path):
+    file = tmp_path / "odd.toml"
+    file.write_bytes(text)
+    said = sentence(tertulia("serve", TERTULIA_SETTINGS_FILE=str(file)))
+    assert str(file) in said or "TERTULIA_PORT" in said or "TERTULIA_PROT" in said
+
+
+def test_settings_come_from_the_file_unless_the_environment_or_the_command_says_otherwise(tmp_path: Path):
+    (tmp_path / "s.toml").write_text(f'secret = "{SECRET}"\nport = 1\nclaim_user = "sub"\nmodel = "gemini"')
+    file = {"TERTULIA_SETTINGS_FILE": str(tmp_path / "s.toml")}
+    assert "TERTULIA_MODEL" in sentence(tertulia("token", "--user", "ada", **file))
+    done = tertulia("token", "--user", "ada", "--tenant", "acme", TERTULIA_MODEL="demo:", **file)
+    claims = jwt.decode(done.stdout.strip(), SECRET, algorithms=["HS256"])
+    assert (claims["sub"], claims["tenant_id"], claims["role"]) == ("ada", "acme", "user")
+
+
+def test_a_port_that_is_taken_is_said_before_anything_is_started(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = sentence(tertulia("serve", "--port", str(port), "--data-dir", tmp_path / "d"))
+    assert said.startswith(f"tertulia: Cannot listen on 127.0.0.1:{port}: Address already in use.")
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("serve", {"--host": "address", "--port": "8710", "--agents": "YAML", "--no-worker": "Only accept"}),
+        ("worker", {"--host": "address", "--port": "/metrics"}),
+        ("token", {"--user": "comes in", "--tenant": "organisation", "--role": "may do", "--ttl": "30d"}),
+        ("restore", {"--force": "Replace", "FILE": "tertulia backup"}),
+        ("backup", {"FILE": "to write"}),
+        ("migrate", {"--data-dir": "embedded services"}),
+    ],
+)
+def test_the_help_of_a_command_tells_what_each_option_is_for(command: str, options: dict[str, str]):
+    said = " ".join(tertulia(command, "--help").stdout.split())
+    assert all(name in said and what in said for name, what in options.items())
+    assert "--no-no" not in said
+
+
 def test_an_unreachable_database_is_said_in_one_sentence():
     settings = {
         "TERTULIA_MIGRATION_URL": "postgresql://owner@127.0.0.1:1/tertulia",
         "TERTULIA_DATABASE_URL": "postgresql://server@127.0.0.1:1/tertulia",
         "TERTULIA_SECRET": SECRET,
+        "TERTULIA_PORT": "0",
     }
     assert "Migrating with TERTULIA_MIGRATION_URL failed: " in sentence(tertulia("migrate", **settings))
     del settings["TERTULIA_MIGRATION_URL"]

@@ -132,6 +132,28 @@ async def test_an_agent_has_a_name_that_fits_into_an_address(admin: User, unwrit
         refused(await admin.http.patch("/api/agents/assistant", json={"id": "new"}), 400, "INVALID_REQUEST")
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        '"context_data": {"a": 1, "a": 2}',
+        '"context_data": {"a": {"b": 1, "b": 2}}',
+        '"actions": [{"label": "a", "label": "b", "action": "custom"}]',
+        '"actions": [{"label": "a", "action": "custom", "data": {"c": 1, "c": 2}}]',
+        '"title": "a", "title": "b"',
+        '"title": "a", "\\u0074itle": "b"',
+    ],
+)
+async def test_a_key_that_comes_twice_is_refused_however_deep(
+    part: str, admin: User, unwritten: Unwritten
+) -> None:
+    body = f'{{"user_id": "ulla", "agent_id": "assistant", "summary": "It goes up.", {part}}}'
+    if '"title"' not in part:
+        body = body.replace('"summary"', '"title": "Up", "summary"')
+    async with unwritten():
+        response = await admin.http.post("/briefings", content=body)
+    refused(response, 400, "INVALID_REQUEST")
+
+
 @pytest.mark.parametrize("wrong", DRAFTS.values(), ids=DRAFTS.keys())
 async def test_a_briefing_that_could_not_be_read_is_not_posted(
     wrong: dict[str, Any], admin: User, unwritten: Unwritten

@@ -87,19 +87,27 @@ async def test_the_refusal_names_the_field_that_is_wrong(user: User) -> None:
         "application/json",
         "application/json; charset=utf-8",
         "application/x-www-form-urlencoded",
-        "text/plain",
         "application/vnd.api+json",
-        "multipart/form-data",
-        "nonsense",
         ";;;",
     ],
 )
-async def test_a_json_body_is_taken_whatever_its_content_type_says(
+async def test_json_is_taken_as_json_or_as_what_a_client_sends_that_says_nothing(
     content_type: str | None, user: User
 ) -> None:
     headers = {"Content-Type": content_type} if content_type else {}
     response = await user.http.post("/api/messages", content=b'{"content": "Hi"}', headers=headers)
     assert response.status_code == 202
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "multipart/form-data", "text/xml", "nonsense"])
+async def test_what_says_that_it_is_no_json_is_refused(
+    content_type: str, user: User, unwritten: Unwritten
+) -> None:
+    async with unwritten():
+        response = await user.http.post(
+            "/api/messages", content=b'{"content": "Hi"}', headers={"Content-Type": content_type}
+        )
+        refused(response, 415, "UNSUPPORTED_MEDIA_TYPE")
 
 
 async def test_a_page_elsewhere_cannot_send_a_simple_request_in_somebodys_name(

@@ -66,6 +66,46 @@ async def test_metrics_count_what_happened(server: Instance, ann: User) -> None:
         assert f"# TYPE {name.removesuffix('_total')}" in response.text or f"# TYPE {name}" in response.text
 
 
+def sample(text: str, name: str) -> float:
+    return float(next(line for line in text.splitlines() if line.startswith(name + " ")).split()[1])
+
+
+async def test_a_worker_of_its_own_tells_how_it_is_doing_and_a_server_without_one_what_waits(
+    alone: Alone, folder: Path
+) -> None:
+    settings = await alone(user_requests_per_minute=100, sweep_seconds=0.2)
+    with Instance("serve", folder, "--port", "0", "--no-worker", **settings) as server:
+        async with User(server.url, "ann") as ann:
+            waiting = [await ann.send("Hi", f"s{number}") for number in range(3)]
+
+            async def counted() -> bool:
+                return 'tertulia_turns_open{status="queued"} 3.0' in (await get(server, "/metrics")).text
+
+            await eventually(counted)
+            with Instance("worker", folder, "--port", "0", **settings) as worker:
+                for sent in waiting:
+                    assert (await ann.answered(sent))["status"] == "done"
+                assert (await get(worker, "/healthz")).json() == {"status": "ok"}
+                assert (await get(worker, "/readyz")).json()["status"] == "ready"
+                text = (await get(worker, "/metrics")).text
+                assert (await get(worker, "/api/messages")).status_code == 404
+    assert sample(text, 'tertulia_turns_ended_total{status="done"}') == 3
+    for name in ("turn_queue_seconds", "turn_first_token_seconds", "turn_seconds"):
+        assert sample(text, f"tertulia_{name}_count") == 3
+    assert sample(text, "tertulia_turn_queue_seconds_sum") > 0.3
+
+
+async def test_the_gauge_of_sockets_goes_up_and_down(server: Instance, ann: User) -> None:
+    before = sample((await get(server, "/metrics")).text, "tertulia_sockets")
+    async with ann.socket():
+        assert sample((await get(server, "/metrics")).text, "tertulia_sockets") == before + 1
+
+    async def closed() -> bool:
+        return sample((await get(server, "/metrics")).text, "tertulia_sockets") == before
+
+    await eventually(closed)
+
+
 async def test_the_interface_describes_itself(server: Instance) -> None:
     response = await get(server, "/docs/openapi.json")
     assert response.status_code == 200

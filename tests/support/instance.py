@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 SECRET = "a-secret-for-tests-only-0123456789abcdef"
-_LISTENING = re.compile(r"listening on (http://\S+)")
+_LISTENING = re.compile(r"listening on (http://\S+)|\"metrics\": \"(http://[^/\"]+)")
 
 
 class Instance:
@@ -54,8 +54,8 @@ class Instance:
 
     def _ready(self) -> bool:
         if found := _LISTENING.search(self.text):
-            self.url = found[1]
-        return bool(found) or '"event": "worker ready"' in self.text
+            self.url = found[1] or found[2]
+        return bool(found and found[1]) or '"event": "worker ready"' in self.text
 
     @property
     def text(self) -> str:

@@ -50,10 +50,13 @@ class LocalAgent:
         self, turn: Turn, history: list[ContextMessage], steps: list[ContextMessage], output: Output
     ) -> Answer:
         """Answer the turn's message, going on after the steps that earlier attempts recorded."""
-        shown = prompt.messages(self._system, turn, history, self._tokens, zone(turn.timezone, self._zone))
+        where = zone(turn.timezone, self._zone)
+        history = prompt.affordable(self._system, turn, history, self._tokens, where)
+        usage: dict[str, int] = {}
+        output.note(shown=[message.seq for message in history] + [turn.trigger_seq], usage=usage)
+        shown = prompt.messages(self._system, turn, history, where)
         done = Steps(turn, self._tools, output)
         shown += await done.resume(steps)
-        usage: dict[str, int] = {}
         said: list[str] = []
         for _ in range(self._steps):
             reply = _Reply(output, self._longest - sum(map(len, said)), quiet=bool(said))

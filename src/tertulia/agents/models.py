@@ -121,10 +121,14 @@ def _other(provider: str, model: str, base_url: str | None, timeout: float) -> "
         raise ModelRefused(_advice(provider, model, error)) from error
 
 
+def how_to_install(package: str) -> str:
+    return f"Install it beside tertulia: pip install {package} (in a checkout: make add PACKAGE={package})."
+
+
 def _advice(provider: str, model: str, error: Exception) -> str:
     if isinstance(error, ImportError):
         package = str(error).partition("requires the ")[2].partition(" package")[0] or f"langchain-{provider}"
-        return f"Models of {provider} need a package that is not installed: pip install {package}."
+        return f"Models of {provider} need a package that is not installed. {how_to_install(package)}"
     if isinstance(error, ValueError) and str(error).startswith("Unsupported provider"):
         return f"There is no provider {provider}. Set TERTULIA_MODEL to another, such as openai:gpt-5."
     key = f"{provider.upper()}_API_KEY"

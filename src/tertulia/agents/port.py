@@ -9,6 +9,10 @@ from tertulia.core.turns import Answer, Turn
 class Output(Protocol):
     """Where an agent's words and steps go while it works."""
 
+    def note(self, **facts: object) -> None:
+        """For the record of the turn: what the model is shown, what it used."""
+        ...
+
     async def text(self, delta: str) -> None:
         """Some more of the answer."""
         ...

@@ -34,20 +34,24 @@ def system_prompt(base: str, turn: Turn, history: list[ContextMessage]) -> str:
     return "\n".join(lines)
 
 
-def messages(
+def affordable(
     base: str, turn: Turn, history: list[ContextMessage], budget: int, zone: tzinfo
-) -> "list[BaseMessage]":
-    """System prompt, as much of the history as the budget has room for, and the message to answer."""
-    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-
-    texts = [_text(message, zone) for message in history]
+) -> list[ContextMessage]:
+    """As much of the history, the newest of it, as the budget has room for besides the prompt and the message."""
     kept = within_budget(
-        [_cost(message, text) for message, text in zip(history, texts, strict=True)],
+        [_cost(message, _text(message, zone)) for message in history],
         budget - tokens(system_prompt(base, turn, history)) - tokens(turn.content),
     )
-    history, texts = history[-kept:] if kept else [], texts[-kept:] if kept else []
+    return history[-kept:] if kept else []
+
+
+def messages(base: str, turn: Turn, history: list[ContextMessage], zone: tzinfo) -> "list[BaseMessage]":
+    """System prompt, history, and the message to answer."""
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
     said: list[BaseMessage] = [SystemMessage(system_prompt(base, turn, history))]
-    for message, text in zip(history, texts, strict=True):
+    for message in history:
+        text = _text(message, zone)
         if len(said) > 1:  # Gemini refuses a conversation that begins with a call
             said += _uses(message.tools)
         said.append(AIMessage(text) if message.role is Role.ASSISTANT else HumanMessage(text))

@@ -44,6 +44,11 @@ class BodyTooLarge(TertuliaError):
     message = "The request body is larger than this server accepts."
 
 
+class UnsupportedMediaType(TertuliaError):
+    code = "UNSUPPORTED_MEDIA_TYPE"
+    message = "Bodies are JSON here: send it as application/json."
+
+
 class Unauthenticated(TertuliaError):
     code = "UNAUTHENTICATED"
     message = "Sign in first: a valid bearer token is needed."

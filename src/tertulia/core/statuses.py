@@ -5,6 +5,7 @@ from tertulia.core import errors
 _STATUS: dict[type[errors.TertuliaError], int] = {
     errors.InvalidRequest: 400,
     errors.BodyTooLarge: 413,
+    errors.UnsupportedMediaType: 415,
     errors.Unauthenticated: 401,
     errors.Forbidden: 403,
     errors.NotFound: 404,

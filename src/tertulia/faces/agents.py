@@ -10,7 +10,7 @@ from tertulia.core.agents import AgentProfile, Kind, Strategy
 from tertulia.faces import body as reading
 from tertulia.faces.body import IdempotencyKey
 from tertulia.faces.gate import Signed
-from tertulia.faces.openapi import refuses, takes
+from tertulia.faces.openapi import BODY, refuses, takes
 from tertulia.store.agents import Directory
 
 
@@ -60,7 +60,7 @@ async def read_agent(request: Signed, agent_id: str) -> AgentProfile:
 @post(
     "/api/agents",
     operation_class=takes(AgentProfile, {"id": "analyst", "display_name": "数据分析师", "window": 20}),
-    responses=refuses(errors.Forbidden, errors.AgentExists, errors.IdempotencyConflict, errors.BodyTooLarge),
+    responses=refuses(errors.Forbidden, errors.AgentExists, errors.IdempotencyConflict, *BODY),
     tags=["agents"],
     summary="Make an agent (admins)",
 )
@@ -76,7 +76,7 @@ async def add_agent(request: Signed, body: bytes, idempotency_key: IdempotencyKe
 @patch(
     "/api/agents/{agent_id:str}",
     operation_class=takes(ChangeAgent, {"prompt": "Answer in one sentence."}),
-    responses=refuses(errors.Forbidden, errors.AgentNotFound, errors.BodyTooLarge),
+    responses=refuses(errors.Forbidden, errors.AgentNotFound, *BODY),
     tags=["agents"],
     summary="Change an agent (admins)",
 )

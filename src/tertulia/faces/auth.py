@@ -106,8 +106,13 @@ class Tokens:
         )
 
 
+def may_be_name(text: str) -> bool:
+    """Whether a user or a tenant may be called that."""
+    return 1 <= len(text) <= 200 and text.isprintable()
+
+
 def _name(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= 200 or not value.isprintable():
+    if not isinstance(value, str) or not may_be_name(value):
         raise Unauthenticated("The token names its user or tenant in a way that is not accepted here.")
     return value
 

@@ -40,8 +40,8 @@ def shortened(text: str) -> str:
 
 
 def _may_repeat_a_key(body: bytes, kind: type[Any]) -> bool:
-    """A cheap look that is wrong only to the safe side; a key can also be written with escapes."""
-    return b"\\u" in body or any(body.count(name) > 1 for name in _quoted_names(kind))
+    """A cheap look that is wrong only to the safe side: at an object in the body, or at a key written with escapes."""
+    return b"\\u" in body or body.count(b"{") > 1 or any(body.count(name) > 1 for name in _quoted_names(kind))
 
 
 @cache

@@ -19,7 +19,7 @@ from tertulia.events.log import EventLog, session_log, user_log
 from tertulia.faces import body as reading
 from tertulia.faces.body import IdempotencyKey
 from tertulia.faces.gate import Signed
-from tertulia.faces.openapi import refuses, takes
+from tertulia.faces.openapi import BODY, refuses, takes
 from tertulia.faces.paging import Cursor, Limit, at_moment, moment_cursor
 from tertulia.store.briefings import Briefing, Briefings, Posted
 
@@ -76,7 +76,7 @@ _REFUSED = refuses(errors.BriefingNotFound)
     responses={
         **refuses(
             errors.Forbidden, errors.AgentNotFound, errors.UserNotFound, errors.IdempotencyConflict,
-            errors.BodyTooLarge,
+            *BODY,
         ),
         200: ResponseSpec(Receipt, generate_examples=False, description="It was posted before."),
     },
@@ -162,7 +162,7 @@ async def mark_briefing_read(request: Signed, briefing_id: str) -> Briefing:
     "/briefings/{briefing_id:str}/actions",
     status_code=200,
     operation_class=takes(Act, {"action": "start_conversation"}),
-    responses=refuses(errors.BriefingNotFound, errors.ActionNotOffered, errors.BodyTooLarge),
+    responses=refuses(errors.BriefingNotFound, errors.ActionNotOffered, *BODY),
     tags=_TAGS,
     summary="Do something with a briefing",
 )

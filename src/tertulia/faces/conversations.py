@@ -18,7 +18,7 @@ from tertulia.events.log import Cursor as Place
 from tertulia.faces import body as reading
 from tertulia.faces.body import IdempotencyKey
 from tertulia.faces.gate import Signed
-from tertulia.faces.openapi import refuses, takes
+from tertulia.faces.openapi import BODY, refuses, takes
 from tertulia.faces.paging import Cursor, Limit, Span, WrongCursor, at_moment, moment_cursor
 from tertulia.faces.streams import Streams
 from tertulia.queue.hints import Hint, Hints
@@ -90,7 +90,7 @@ async def list_conversations(request: Signed, limit: Limit = 50, cursor: Cursor 
     "/api/conversations",
     operation_class=takes(NewConversation, {"title": "A trip to the sea"}),
     responses={
-        **refuses(errors.AgentNotFound, errors.IdempotencyConflict, errors.BodyTooLarge),
+        **refuses(errors.AgentNotFound, errors.IdempotencyConflict, *BODY),
         200: ResponseSpec(Conversation, generate_examples=False, description="It was there already."),
     },
     tags=["conversations"],

@@ -19,7 +19,7 @@ _PAGE = files("tertulia.faces").joinpath("docs.html").read_bytes()
 
 _ABOUT = """Conversations with agents. Sign in with a bearer token: `tertulia token --user you` prints one.
 
-Bodies are JSON whatever their content type says, without unknown fields or duplicate keys. Every error is
+Bodies are JSON, without unknown fields or duplicate keys. Every error is
 `{"error": {"code", "message"}}`. What happens in a conversation is told as server-sent events, here, and over
 WebSocket: see `/docs/asyncapi.json`."""
 

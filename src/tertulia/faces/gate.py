@@ -6,7 +6,7 @@ from litestar import Request
 from litestar.datastructures import State
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from tertulia.core.errors import InvalidRequest, Unauthenticated
+from tertulia.core.errors import InvalidRequest, Unauthenticated, UnsupportedMediaType
 from tertulia.core.model import Principal
 from tertulia.faces.auth import Tokens
 from tertulia.faces.limits import Limits
@@ -14,6 +14,8 @@ from tertulia.store.users import Users
 
 Guest = Request[Any, Any, State]
 Signed = Request[Principal, Any, State]
+
+_UNSAID = (b"", b"application/x-www-form-urlencoded")
 
 OPEN = "open"  # a route with opt={OPEN: True} needs no token
 
@@ -42,10 +44,18 @@ class Gate:
                 headers = dict(cast("list[tuple[bytes, bytes]]", scope["headers"]))
                 if headers.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
                     raise InvalidRequest("Compressed request bodies are not accepted.")
+                if not _json(headers.get(b"content-type", b"")):
+                    raise UnsupportedMediaType
                 scope["user"] = await self.admit(bearer(headers.get(b"authorization", b"")))
             await app(scope, receive, send)
 
         return gated
+
+
+def _json(content_type: bytes) -> bool:
+    """JSON, or what says nothing: no type at all, or that of a form, which `curl -d` adds by itself."""
+    kind = content_type.partition(b";")[0].strip().lower()
+    return kind in _UNSAID or kind == b"application/json" or kind.endswith(b"+json")
 
 
 def bearer(header: bytes) -> str:

@@ -13,7 +13,7 @@ from tertulia.core.model import TurnStatus
 from tertulia.faces import body as reading
 from tertulia.faces.body import IdempotencyKey
 from tertulia.faces.gate import Signed
-from tertulia.faces.openapi import refuses, takes
+from tertulia.faces.openapi import BODY, refuses, takes
 from tertulia.store.messages import Accepted, Answered, Asked, Messages, Replied, Submission
 
 
@@ -64,7 +64,7 @@ class MessageState(Struct, frozen=True):
         errors.MessageTooLong,
         errors.AgentNotFound,
         errors.IdempotencyConflict,
-        errors.BodyTooLarge,
+        *BODY,
         errors.ConversationBusy,
         errors.TooManyTurns,
     ),

@@ -15,6 +15,7 @@ Kinds = tuple[type[errors.TertuliaError], ...]
 
 ANYBODY: list[dict[str, list[str]]] = [{}]  # the security of a route that needs no token
 
+BODY: Kinds = (errors.BodyTooLarge, errors.UnsupportedMediaType)  # of a route that takes one
 _ALWAYS: Kinds = (errors.InvalidRequest, errors.Unauthenticated, errors.TooManyRequests, errors.Unavailable)
 
 

@@ -21,7 +21,7 @@ from tertulia.faces import body as reading
 from tertulia.faces.body import IdempotencyKey
 from tertulia.faces.gate import Signed
 from tertulia.faces.messages import Queued, queued
-from tertulia.faces.openapi import refuses, takes
+from tertulia.faces.openapi import BODY, refuses, takes
 from tertulia.faces.paging import Cursor, Limit, Span
 from tertulia.faces.streams import Streams
 from tertulia.store.agents import Directory
@@ -113,7 +113,7 @@ async def read_messages(
     responses={
         **refuses(
             errors.MessageContentRequired, errors.MessageTooLong, errors.ConversationNotFound, errors.Forbidden,
-            errors.AgentNotFound, errors.IdempotencyConflict, errors.BodyTooLarge, errors.ConversationBusy,
+            errors.AgentNotFound, errors.IdempotencyConflict, *BODY, errors.ConversationBusy,
             errors.TooManyTurns, errors.TooManyConnections,
         ),
         200: ResponseSpec(

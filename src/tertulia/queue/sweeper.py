@@ -83,7 +83,3 @@ class Sweeper:
 
     async def forget_keys(self) -> None:
         await self._database.many("forget_keys", age=_KEY_AGE)
-
-    async def count(self) -> None:
-        for status, number in dict(await self._database.one("backlog")).items():
-            metrics.BACKLOG.labels(status).set(number)

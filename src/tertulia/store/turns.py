@@ -78,8 +78,8 @@ class Turns:
         row = await self._database.one("keep_partial", **self._fence(turn), text=text)
         return bool(row["kept"])
 
-    async def finish(self, turn: Turn, ending: Ending, terminal: Terminal, trace: dict[str, Any]) -> Written:
-        """Write the end, reply and outbox in one transaction."""
+    async def finish(self, turn: Turn, ending: Ending, terminal: Terminal, facts: dict[str, Any]) -> Written:
+        """Write the end, reply and outbox in one transaction; `facts` are for the record of how it came about."""
         answer = ending.answer
         row = await self._database.one(
             "finish_turn",
@@ -91,9 +91,9 @@ class Turns:
             content=_json(answer.text) if answer else None,
             structured=_json(answer.structured_data) if answer else None,
             actions=_json(answer.actions or None) if answer else None,
-            model=answer.model if answer else None,
-            usage=_json(answer.usage) if answer else None,
-            trace=_json(trace),
+            model=facts.get("model"),
+            usage=_json(facts.get("usage") or None),
+            trace=_json(facts),
             terminal=_json(terminal),
             partial=ending.partial,
         )

@@ -1,9 +1,8 @@
-"""A worker process: reads wake-ups, answers turns, keeps its leases, until it is told to stop."""
+"""A worker: reads wake-ups, answers turns, keeps its leases, until it is told to stop."""
 
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -25,7 +24,7 @@ from tertulia.store.turns import Turns
 from tertulia.tools.notify_user import NotifyUser
 from tertulia.tools.present import Present
 from tertulia.valkey import connect
-from tertulia.wiring import Services, context_stores, services
+from tertulia.wiring import Services, context_stores
 from tertulia.worker.pool import Pool
 from tertulia.worker.runner import Runner
 from tertulia.worker.shares import Shares
@@ -35,17 +34,6 @@ _log = logs.get("worker")
 _BLOCK = 5.0
 _INDEX = 0.5
 _HELD = 20  # the context holds so many messages of a conversation
-
-
-async def run(settings: Settings) -> None:
-    """Work until SIGTERM or SIGINT, then let running turns end."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with services(settings) as parts, worker(parts):
-        _log.info("worker ready", model=settings.model_name, slots=settings.worker_slots)
-        await stop.wait()
 
 
 @asynccontextmanager
@@ -93,7 +81,7 @@ async def worker(parts: Services) -> AsyncGenerator[None]:
             every(settings.sweep_seconds, sweeper.erase_deleted),
             every(_INDEX, sweeper.index),
             every(60, sweeper.forget_keys),
-            every(5, sweeper.count),
+            every(5, parts.backlog.count),
             every(5, stores.sweep),
             every(300, stores.report),
         )

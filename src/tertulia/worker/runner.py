@@ -58,29 +58,26 @@ class Runner:
         """Bring the turn to its end; True when the conversation has more, None when it is no longer ours."""
         turn, began = attempt.turn, time.monotonic()
         stream = TurnStream(turn, self._events, self._turns, lambda: attempt.stop("lost"))
-        trace: dict[str, Any] = {}
         metrics.IN_QUEUE.observe(max(0.0, (clock.now() - turn.queued_at).total_seconds()))
         reply = ids.row_id()
-        ending = await self._ending(attempt, stream, reply, trace)
+        ending = await self._ending(attempt, stream, reply)
         await stream.settle()
         if ending is None or attempt.reason == "lost":
             return None
-        trace["seconds"] = round(time.monotonic() - began, 4)
+        stream.note(seconds=round(time.monotonic() - began, 4))
         if stream.first_word is not None:
-            trace["firstWord"] = round(stream.first_word, 4)
+            stream.note(firstWord=round(stream.first_word, 4))
             metrics.FIRST_TOKEN.observe(stream.first_word)
-        return await self._write(attempt, stream, ending, trace)
+        return await self._write(attempt, stream, ending)
 
-    async def _ending(
-        self, attempt: Attempt, stream: TurnStream, reply: UUID, trace: dict[str, Any]
-    ) -> Ending | None:
+    async def _ending(self, attempt: Attempt, stream: TurnStream, reply: UUID) -> Ending | None:
         turn = attempt.turn
         if turn.aborting:
             return _aborted(turn.partial or "", reply)
         if turn.tries > self._attempts:
             return Ending(TurnStatus.FAILED, error=errors.TurnPoisoned())
         try:
-            answer = await self._answer(attempt, stream, reply, trace)
+            answer = await self._answer(attempt, stream, reply)
         except (LeaseLost, asyncio.CancelledError):
             if attempt.reason == "abort":
                 return _aborted(stream.said, reply)
@@ -98,18 +95,12 @@ class Runner:
             return Ending(TurnStatus.FAILED, error=errors.AgentError())
         return Ending(TurnStatus.DONE, answer, reply)
 
-    async def _answer(
-        self, attempt: Attempt, stream: TurnStream, reply: UUID, trace: dict[str, Any]
-    ) -> Answer:
+    async def _answer(self, attempt: Attempt, stream: TurnStream, reply: UUID) -> Answer:
         turn = attempt.turn
         agent = await self._agents.of(turn)
         stream.start(reply, agent.model_name)
         history = await self._recall.before(turn, agent.window)
         steps = await self._turns.steps(turn) if turn.attempt > 1 else []
-        trace |= {
-            "model": agent.model_name,
-            "shown": [message.seq for message in history] + [turn.trigger_seq],
-        }
         attempt.task = asyncio.create_task(agent.answer(turn, history, steps, stream))
         if attempt.reason:
             attempt.task.cancel()
@@ -119,20 +110,18 @@ class Runner:
         except TimeoutError:
             raise errors.GenerationTimeout from None
 
-    async def _write(
-        self, attempt: Attempt, stream: TurnStream, ending: Ending, trace: dict[str, Any]
-    ) -> bool | None:
+    async def _write(self, attempt: Attempt, stream: TurnStream, ending: Ending) -> bool | None:
         turn = attempt.turn
         failpoints.reach("worker.before_commit")
         last = terminal(turn, ending, _status(ending), clock.now())
-        written = await self._finish(turn, ending, last, trace)
+        written = await self._finish(turn, ending, last, stream.facts)
         if written.outcome in ("aborting", "unwritable"):
             said = ending.answer.text if ending.answer else stream.said
             ending = (
                 _aborted(said, ending.reply or ids.row_id()) if written.outcome == "aborting" else _UNWRITABLE
             )
             last = terminal(turn, ending, _status(ending), clock.now())
-            written = await self._finish(turn, ending, last, trace)
+            written = await self._finish(turn, ending, last, stream.facts)
         if written.outcome != "ended":
             metrics.FENCED.inc()
             _log.warning("late end refused", turn=str(turn.id), attempt=turn.attempt)
@@ -143,15 +132,15 @@ class Runner:
             await self._recall.forget(turn)
         else:
             await self._recall.add(turn, ending.answer, written.seq, clock.now())
-        _report(turn, ending, trace)
+        _report(turn, ending, stream.facts)
         return written.more
 
-    async def _finish(self, turn: Turn, ending: Ending, last: Terminal, trace: dict[str, Any]) -> Written:
+    async def _finish(self, turn: Turn, ending: Ending, last: Terminal, facts: dict[str, Any]) -> Written:
         """Write the end, again and again while the database is away: the write knows whether it happened before."""
         patience = time.monotonic() + self._patience
         while True:
             try:
-                return await self._turns.finish(turn, ending, last, trace)
+                return await self._turns.finish(turn, ending, last, facts)
             except errors.Unavailable:
                 if time.monotonic() > patience:
                     return Written("stale")
@@ -176,16 +165,17 @@ def _status(ending: Ending) -> int:
     return http_status(ending.error) if ending.error else 200
 
 
-def _report(turn: Turn, ending: Ending, trace: dict[str, Any]) -> None:
+def _report(turn: Turn, ending: Ending, facts: dict[str, Any]) -> None:
     metrics.ENDED.labels(ending.status.value).inc()
-    metrics.TURN.observe(trace["seconds"])
-    facts = {
+    metrics.TURN.observe(facts["seconds"])
+    told = {
         "turn": str(turn.id), "message": str(turn.message), "conversation": str(turn.conversation),
         "tenant": turn.owner.tenant, "user": turn.owner.user, "attempt": turn.attempt,
-        "status": ending.status.value, "seconds": trace["seconds"],
+        "status": ending.status.value, "model": facts.get("model"), "usage": facts.get("usage"),
+        "seconds": facts["seconds"], "first_word": facts.get("firstWord"),
     }  # fmt: skip
     if ending.error and ending.status is TurnStatus.FAILED:
         cause = ending.error.__cause__
-        _log.error("turn failed", code=ending.error.code, cause=repr(cause)[:500] if cause else None, **facts)
+        _log.error("turn failed", code=ending.error.code, cause=repr(cause)[:500] if cause else None, **told)
     else:
-        _log.info("turn ended", usage=ending.answer.usage if ending.answer else None, **facts)
+        _log.info("turn ended", **told)

@@ -43,13 +43,18 @@ class TurnStream:
         self._broken = False
         self._began = self._kept = time.monotonic()
         self.first_word: float | None = None
+        self.facts: dict[str, Any] = {}
 
     @property
     def said(self) -> str:
         return "".join(self._said)
 
     def start(self, reply: UUID, model: str) -> None:
+        self.note(model=model)
         self._put(MessageStart(message_id=reply, model=model))
+
+    def note(self, **facts: object) -> None:
+        self.facts |= facts
 
     async def text(self, delta: str) -> None:
         now = time.monotonic()

@@ -45,7 +45,8 @@ BEGIN
      WHERE t.tenant = p_tenant AND t.id = first.id AND t.status IN ('queued', 'running')
        AND m.tenant = p_tenant AND m.id = t.message_id
     RETURNING t.id, t.message_id, t.trigger_seq, t.agent_id, t.attempt, t.tries, t.context_until,
-              m.content::text, m.created_at, t.created_at, t.abort_requested, t.partial
+              m.content::text, m.created_at, CASE WHEN t.attempt = 1 THEN t.created_at ELSE t.woken_at END,
+              t.abort_requested, t.partial
       INTO turn, message, trigger_seq, agent_id, attempt, tries, context_until,
            content, said_at, queued_at, aborting, partial;
     IF FOUND THEN

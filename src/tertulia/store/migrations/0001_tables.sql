@@ -3,7 +3,6 @@
 -- Only primary keys begin with the tenant. Other indexes begin with what is selective: while a table has no
 -- statistics yet, the planner would take any index that begins with the tenant for a look-up by key, and keep that
 -- plan (also in foreign key checks) while the table grows.
-
 --
 -- What a column may hold is said by domains where rows are written on every message: PostgreSQL reads the CHECK
 -- constraints of a table anew for each statement, those of a domain once.
@@ -98,7 +97,7 @@ CREATE TABLE turns (
     reply_id        uuid,
     model           text,
     usage           jsonb,
-    trace           jsonb,                      -- the messages shown, the steps, the times: why this answer
+    trace           jsonb,                      -- the model, what it was shown and used, the times: why this answer
     terminal        jsonb,                      -- events of the end that are not yet known to be in the event log
     created_at      timestamptz NOT NULL DEFAULT now(),
     started_at      timestamptz,
