@@ -20,6 +20,9 @@ async def history(stage: Stage) -> list[Row]:
     ratios: list[float] = []
     paging: list[float] = []
     newest: list[float] = []
+    pages: list[float] = []
+    opening: list[float] = []
+    through: list[float] = []
     who = token("reader", TENANT)
     with stage.server("--no-worker") as server, stage.bare() as bare_url, Helper("bench.load") as load:
         for _ in range(ROUNDS):
@@ -42,14 +45,38 @@ async def history(stage: Stage) -> list[Row]:
             ]
             mine = load.ask(do="fetch", url=server.url, token=who, rounds=10, paths=ours)["seconds"]
             theirs = load.ask(do="fetch", url=bare_url, token=None, rounds=10, paths=bare)["seconds"]
+            pages.append(mine)
             paging.append(mine / theirs)
+            opened = [
+                load.ask(
+                    do="fetch", url=server.url, token=who, rounds=200,
+                    paths=[f"/conversations/{n}", f"/conversations/{n}/messages?limit=50"],
+                )["seconds"]
+                for n in (long, short)
+            ]  # fmt: skip
+            opening.append(opened[0] / opened[1])
+            deep = [
+                load.ask(
+                    do="fetch", url=server.url, token=who, rounds=20,
+                    paths=[f"/conversations/{long}/messages?limit=200&before={at}" for at in pages_from(start)],
+                )["seconds"]
+                for start in (50_001, 100_001)
+            ]  # fmt: skip
+            through.append(deep[0] / deep[1])
     await stage.sql("DELETE FROM conversations WHERE user_id = 'reader'")
     return [
         row("e", "newest 50 of 100,000 messages", statistics.median(newest) * 1000, "ms"),
         row("e", "over the same of 100", statistics.median(ratios), "×", 1.5),
-        row("f", "2,000 messages in pages of 200", mine * 1000, "ms"),
+        row("e", "opening one of 100,000 messages, over one of 100", statistics.median(opening), "×", 1.5),
+        row("e", "pages of 200 from its middle, over its end", statistics.median(through), "×", 1.5),
+        row("f", "2,000 messages in pages of 200", statistics.median(pages) * 1000, "ms"),
         row("f", "over a bare fetch and encode", statistics.median(paging), "×", 1.5),
     ]
+
+
+def pages_from(start: int) -> range:
+    """Ten pages of 200, each before the one before it."""
+    return range(start, start - 2000, -200)
 
 
 async def _fill(stage: Stage, conversation: UUID, size: int) -> None:

@@ -19,6 +19,7 @@ async def streams(stage: Stage) -> list[Row]:
     alone_cpu: list[float] = []
     stock_cpu: list[float] = []
     characters: list[float] = []
+    alone_characters: list[float] = []
     events: list[float] = []
     with (
         stage.model(CHUNKS, 0.05) as model_url,
@@ -38,12 +39,15 @@ async def streams(stage: Stage) -> list[Row]:
             cpu.append((cpu_seconds(server.pid) - before) / number / CHUNKS)
             characters.append(result["characters"] / result["wall"])
             events.append(result["events"] / number)
-            alone_cpu.append(alone.ask(parallel=parallel, turns=number, **same)["cpu"] / number / CHUNKS)
+            result = alone.ask(parallel=parallel, turns=number, **same)
+            alone_cpu.append(result["cpu"] / number / CHUNKS)
+            alone_characters.append(number * len(REPLY) / result["wall"])
             stock_cpu.append(stock.ask(parallel=parallel, turns=number, **same)["cpu"] / number / CHUNKS)
     ratios = [mine / theirs for mine, theirs in zip(cpu, alone_cpu, strict=True)]
     over_stock = [mine / theirs for mine, theirs in zip(cpu, stock_cpu, strict=True)]
     return [
         row("g", "characters delivered over SSE", statistics.median(characters), "/s"),
+        row("g", "characters read from the same model object", statistics.median(alone_characters), "/s"),
         row("g", "events an answer of 500 chunks became", statistics.median(events), ""),
         row("g", "CPU per chunk, one serve process", statistics.median(cpu) * 1e6, "µs"),
         row("g", "CPU per chunk, the same model object alone", statistics.median(alone_cpu) * 1e6, "µs"),

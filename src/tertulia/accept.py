@@ -7,9 +7,10 @@ from uuid import UUID
 from tertulia import clock, failpoints, metrics
 from tertulia.core.agents import is_agent_id
 from tertulia.core.errors import AgentNotFound
-from tertulia.core.events import Event, UserMessage, encode
+from tertulia.core.events import encode
 from tertulia.core.model import Owner
 from tertulia.core.text import client_handle, message_text
+from tertulia.core.turns import asked, asked_once
 from tertulia.crowds import Crowds
 from tertulia.events.log import EventLog, session_log
 from tertulia.queue.outbox import Outbox, stored_terminal
@@ -38,7 +39,8 @@ class Reception:
         accepted = await self._store(owner, submission)
         if not accepted.repeated:
             self._events.post(*self._shown(owner, accepted, submission.content))
-            self._publisher.wake(owner, accepted.conversation, accepted.message)
+        # A repeat may be of a message whose acceptance nobody heard of, and which nobody was woken for.
+        self._publisher.wake(owner, accepted.conversation, accepted.message)
         return accepted
 
     async def accept_and_show(
@@ -50,6 +52,7 @@ class Reception:
         """
         accepted = await self._store(owner, submission)
         if accepted.repeated:
+            self._publisher.wake(owner, accepted.conversation, accepted.message)
             return accepted, None
         shown = self._events.begin(*self._shown(owner, accepted, submission.content))
         self._publisher.wake(owner, accepted.conversation, accepted.message)
@@ -59,7 +62,9 @@ class Reception:
         """Queue a failed or aborted turn again, once it is known that everybody was told how it ended."""
         self._crowds.check(owner.tenant)
         if end := await self._conversations.untold_end(owner, turn):
-            await self._outbox.send(owner, end.conversation, turn, end.attempt, stored_terminal(end.terminal))
+            await self._outbox.send(
+                owner, end.conversation, turn, end.attempt, end.epoch, stored_terminal(end.terminal)
+            )
         retried = await self._conversations.retry(owner, turn)
         self._publisher.wake(owner, retried.conversation, retried.message)
         return retried
@@ -77,8 +82,7 @@ class Reception:
             metrics.ACCEPTED.inc()
         return accepted
 
-    def _shown(self, owner: Owner, accepted: Accepted, content: str) -> tuple[str, list[bytes]]:
-        """The message for all who watch the session, such as the user's other devices."""
-        data = UserMessage(message_id=accepted.message, message=content)
-        event = Event(data.type, accepted.conversation, clock.now(), data, accepted.turn)
-        return session_log(owner.tenant, accepted.conversation), [encode(event)]
+    def _shown(self, owner: Owner, accepted: Accepted, content: str) -> tuple[str, list[bytes], str]:
+        """Which log it is shown in, how, and under which name: a worker may be quicker, or we may not get there."""
+        event = asked(accepted.conversation, accepted.message, accepted.turn, content, clock.now())
+        return session_log(owner.tenant, accepted.conversation), [encode(event)], asked_once(accepted.message)

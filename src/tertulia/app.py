@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from litestar import Litestar
 from litestar.datastructures import State
@@ -36,10 +37,12 @@ from tertulia.faces.streams import Streams
 from tertulia.queue.hints import Hints
 from tertulia.queue.outbox import Outbox
 from tertulia.settings import Settings, default_agent
+from tertulia.stopping import Stopping
 from tertulia.store.agents import Directory
 from tertulia.store.briefings import Briefings
 from tertulia.store.conversations import Conversations
 from tertulia.store.search import Search
+from tertulia.store.turns import Turns
 from tertulia.store.users import Users
 from tertulia.wiring import Services, services
 from tertulia.worker.process import worker
@@ -65,6 +68,8 @@ def application(parts: Services, crowds: Crowds) -> Litestar:
     presence = Presence(settings.sockets_per_user)
     conversations = Conversations(parts.database, settings.open_turns)
     outbox = Outbox(parts.database, parts.events)
+    hints = Hints(parts.pipeline)
+    turns = Turns(parts.database, uuid4(), settings.lease_seconds)
     state = State(
         {
             "settings": settings,
@@ -72,7 +77,8 @@ def application(parts: Services, crowds: Crowds) -> Litestar:
             "database": parts.database,
             "pipeline": parts.pipeline,
             "relay": parts.relay,
-            "hints": Hints(parts.pipeline),
+            "hints": hints,
+            "stopping": Stopping(conversations, turns, outbox, hints, parts.publisher),
             "events": parts.events,
             "messages": parts.messages,
             "notifications": parts.notifications,

@@ -94,6 +94,7 @@ class Settings(BaseSettings):
     socket_buffer: int = Field(1000, ge=10)
     socket_send_timeout: float = Field(10.0, gt=0)
     event_log_length: int = Field(10_000, ge=100)
+    event_log_bytes: int = Field(8_000_000, ge=100_000)
 
     # Workers
     worker_slots: int = Field(64, ge=1)

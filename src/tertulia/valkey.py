@@ -47,7 +47,10 @@ def raw_connection(client: Valkey) -> Any:
 
 
 class Script:
-    """A Lua script, called by its hash and loaded again when the server has lost it."""
+    """A Lua script, called by its hash and loaded again when the server has lost it.
+
+    Before its own arguments it is given the server's `run_id`, which is another after each start.
+    """
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -69,6 +72,7 @@ class Pipeline:
         self._pending: list[tuple[tuple[Argument, ...], asyncio.Future[Any] | None]] = []
         self._task: asyncio.Task[None] | None = None
         self._connection: Any = None
+        self._life = b""
 
     def post(self, *command: Argument) -> None:
         """Send without waiting, and without ever raising: something else makes up for what gets lost."""
@@ -129,9 +133,12 @@ class Pipeline:
         return replies
 
     async def _execute(self, commands: list[tuple[Argument, ...]]) -> list[Any]:
-        connection = self._connection = self._connection or raw_connection(self._client)
+        connection = self._connection or raw_connection(self._client)
         try:
-            packed = b"".join(_pack(command) for command in commands)
+            if self._connection is None:
+                self._life = await _run_id(connection)
+                self._connection = connection
+            packed = b"".join(_pack(command, self._life) for command in commands)
             await connection.send_packed_command(packed, check_health=False)
             async with asyncio.timeout(connection.socket_timeout):
                 return [await _reply(connection) for _ in commands]
@@ -142,7 +149,19 @@ class Pipeline:
             raise
 
 
-def _pack(command: tuple[Argument, ...]) -> bytes:
+async def _run_id(connection: Any) -> bytes:
+    """Connect, and ask which life of the server this is."""
+    await connection.connect()
+    await connection.send_packed_command(_pack(("INFO", "server"), b""), check_health=False)
+    async with asyncio.timeout(connection.socket_timeout):
+        about: bytes = await connection.read_response(disconnect_on_error=False, timeout=math.inf)
+    return about.partition(b"run_id:")[2].partition(b"\r")[0]
+
+
+def _pack(command: tuple[Argument, ...], life: bytes) -> bytes:
+    if command[0] == "EVALSHA":
+        own = 3 + int(command[2])
+        command = (*command[:own], life, *command[own:])
     return cast(Any, hiredis).pack_command(command)
 
 

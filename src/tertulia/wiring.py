@@ -45,7 +45,7 @@ async def services(settings: Settings) -> AsyncGenerator[Services]:
     valkey = connect(settings.redis_url.get_secret_value())
     pipeline = Pipeline(valkey, *SCRIPTS)
     reading = Pipeline(valkey, *SCRIPTS)
-    events = EventLog(pipeline, settings.event_log_length, reading)
+    events = EventLog(pipeline, settings.event_log_length, reading, size=settings.event_log_bytes)
     relay = Relay(valkey, events)
     await relay.start()
     try:

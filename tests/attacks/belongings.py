@@ -82,7 +82,7 @@ async def ann_at(url: str, postgres: "asyncpg.Connection[Any]") -> Ann:
         "gone": gone["conversation_id"],
         "session": await ann.session_id(done),
         "standing": talk["id"],
-        "standing_session": talk["session_id"],
+        "standing_session": talk["sessionId"],
         "briefing": briefings[0],
         "started": briefings[1],
         "card": card,

@@ -287,7 +287,7 @@ async def test_a_briefing_is_pushed_to_its_reader_and_its_card_to_those_who_watc
     someone: Someone,
 ) -> None:
     pair, ann = await paired(someone), await someone("ann")
-    session = (await pair.standing())["session_id"]
+    session = (await pair.standing())["sessionId"]
     async with pair.reader.socket() as here, pair.reader.socket() as watching, ann.socket() as elsewhere:
         await watching.subscribe(session)
         await watching.until("subscribed")

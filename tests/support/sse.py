@@ -228,7 +228,7 @@ async def crowded(redis_url: str, tenant: str, conversation: str, events: int, s
     """So many deltas of some other turn in the conversation's log, as its worker would append them."""
     client = connect(redis_url)
     pipeline = Pipeline(client, *SCRIPTS)
-    log, name = EventLog(pipeline, 10_000), UUID(conversation)
+    log, name = EventLog(pipeline, 10_000, size=100_000_000), UUID(conversation)
     delta = TextDelta(text="x" * size)
     event = encode(Logged(delta.type, name, clock.now(), delta, turn_id=uuid4(), attempt=1))
     for start in range(0, events, 50):

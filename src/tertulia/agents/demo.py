@@ -30,8 +30,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 LETTERS = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 CJK = re.compile(rf"[{LETTERS}]")
 WORD = re.compile(rf"\s*(?:[{LETTERS}]|[^\s{LETTERS}]+)|\s+")
-TOOL = re.compile(r"^\s*/tool\s+(\S+)[ \t]*(.*)$", re.MULTILINE)
-SLOW = re.compile(r"^\s*/slow\s+(\d+(?:\.\d+)?)\s*", re.MULTILINE)
+TOOL = re.compile(r"^[ \t]*/tool\s+(\S+)[ \t]*(.*)$", re.MULTILINE)
+SLOW = re.compile(r"^[ \t]*/slow\s+(\d+(?:\.\d+)?)\s*", re.MULTILINE)
 
 LONGEST_SECONDS = 60.0
 QUOTED_CHARS = 2000

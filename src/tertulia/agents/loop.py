@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Model = Runnable[list[BaseMessage], BaseMessage]
 
 _RETRIES = 2
+_CALLS = 32  # of tools, in one round
 
 
 class LocalAgent:
@@ -34,6 +35,7 @@ class LocalAgent:
         window: int, tokens: int, zone: str, timeout: float, steps: int, longest: int,
     ) -> None:  # fmt: skip
         self.model_name = name
+        self._speaker = model
         self.window = window
         self._tokens = tokens
         self._zone = zone
@@ -45,6 +47,9 @@ class LocalAgent:
         self._timeout = timeout
         self._steps = steps
         self._longest = longest
+
+    def speaks_by(self, model: "BaseChatModel") -> bool:
+        return self._speaker is model
 
     async def answer(
         self, turn: Turn, history: list[ContextMessage], steps: list[ContextMessage], output: Output
@@ -59,7 +64,7 @@ class LocalAgent:
         shown += await done.resume(steps)
         said: list[str] = []
         for _ in range(self._steps):
-            reply = _Reply(output, self._longest - sum(map(len, said)), quiet=bool(said))
+            reply = _Reply(output, self._longest - sum(map(len, said)), quiet=any(said))
             await self._ask(shown, reply, usage)
             said.append(reply.text)
             calls = reply.tool_calls()
@@ -102,7 +107,7 @@ class _Reply:
         self._room = room
         self._parts: list[str] = []
         self._length = 0
-        self._calling: AIMessageChunk | None = None
+        self._calling: list[AIMessageChunk] = []
         self._half = ""
         self.begun = quiet
 
@@ -115,7 +120,8 @@ class _Reply:
         await self._say(self._whole(content if isinstance(content, str) else str(chunk.text)))
         if chunk.tool_call_chunks:
             self.begun = True
-            self._calling = chunk if self._calling is None else self._calling + chunk
+            self._grow(sum(len(call["args"] or "") for call in chunk.tool_call_chunks))
+            self._calling.append(chunk)
 
     async def end(self) -> None:
         """Nothing more comes, not even the other half of a pair."""
@@ -126,11 +132,14 @@ class _Reply:
         if not text:
             return
         self.begun = True
-        self._length += len(text)
-        if self._length > self._room:
-            raise AgentLimit("The answer grew longer than this server allows.")
+        self._grow(len(text))
         self._parts.append(text)
         await self._output.text(text)
+
+    def _grow(self, length: int) -> None:
+        self._length += length
+        if self._length > self._room:
+            raise AgentLimit("The answer grew longer than this server allows.")
 
     def _whole(self, text: str) -> str:
         """What can be passed on now: half a surrogate pair at the end waits for its other half."""
@@ -142,18 +151,26 @@ class _Reply:
 
     def tool_calls(self) -> list[dict[str, Any]]:
         """The calls the model made, well-formed or not: both kinds are answered."""
-        if self._calling is None:
+        from langchain_core.messages.ai import add_ai_message_chunks
+
+        if not self._calling:
             return []
-        made = [(call["id"], call["name"], call["args"]) for call in self._calling.tool_calls]
-        broken = [(call["id"], call["name"], None) for call in self._calling.invalid_tool_calls]
+        first, *rest = self._calling
+        whole = add_ai_message_chunks(first, *rest)
+        made = [(call["id"], call["name"], call["args"]) for call in whole.tool_calls]
+        broken = [(call["id"], call["name"], None) for call in whole.invalid_tool_calls]
+        if len(made) + len(broken) > _CALLS:
+            raise AgentLimit("The agent wanted to use more tools at once than this server allows.")
         return [
-            self._call(name or str(uuid4()), tool or "", arguments) for name, tool, arguments in made + broken
+            _call(whole, name or str(uuid4()), tool or "", arguments)
+            for name, tool, arguments in made + broken
         ]
 
-    def _call(self, name: str, tool: str, arguments: object) -> dict[str, Any]:
-        known = prompt.signature(self._calling, name) if self._calling else None
-        call: dict[str, Any] = cleaned_json({"id": name, "name": tool, "arguments": arguments})
-        return call | ({"signature": known} if known else {})
+
+def _call(whole: "AIMessageChunk", name: str, tool: str, arguments: object) -> dict[str, Any]:
+    known = prompt.signature(whole, name)
+    call: dict[str, Any] = cleaned_json({"id": name, "name": tool, "arguments": arguments})
+    return call | ({"signature": known} if known else {})
 
 
 def _add_usage(usage: dict[str, int], chunk: "AIMessageChunk") -> None:

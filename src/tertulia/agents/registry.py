@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 _REMEMBERED = 200
+_MODELS = 32  # each takes some megabytes
 
 
 class Agents:
@@ -27,7 +28,7 @@ class Agents:
         self._tools = tools
         self._default = default_agent(settings)
         self._made: OrderedDict[AgentProfile, LocalAgent] = OrderedDict()
-        self._models: dict[str, BaseChatModel] = {}
+        self._models: OrderedDict[str, BaseChatModel] = OrderedDict()
         self._making = asyncio.Lock()
 
     async def of(self, turn: Turn) -> LocalAgent:
@@ -63,9 +64,18 @@ class Agents:
             longest=settings.answer_chars,
         )
 
+    def _forget(self, model: "BaseChatModel") -> None:
+        """The agents that speak by it are made again when they are asked next."""
+        for profile in [profile for profile, agent in self._made.items() if agent.speaks_by(model)]:
+            del self._made[profile]
+
     def _model(self, name: str) -> "BaseChatModel":
         settings = self._settings
-        if name not in self._models:
+        if name in self._models:
+            self._models.move_to_end(name)
+        else:
+            if len(self._models) >= _MODELS:
+                self._forget(self._models.popitem(last=False)[1])
             key = settings.google_api_key
             same_provider = name.partition(":")[0] == settings.model_name.partition(":")[0]
             self._models[name] = make_model(

@@ -9,11 +9,10 @@ from tertulia.core.model import ContentType, ContextMessage
 
 SUMMARY_MESSAGES = 3
 SUMMARY_CHARS = 280
+KIND_CHARS = 100
 ITEMS = 50
 ITEM_CHARS = 240
 PROMPT_CHARS = 6000
-
-_SAID = (ContentType.TEXT, ContentType.BRIEFING_CARD)
 
 
 def tokens(text: str) -> int:
@@ -34,16 +33,19 @@ def within_budget(costs: Sequence[int], budget: int) -> int:
 
 
 def summary(messages: Sequence[ContextMessage]) -> str:
-    """The last three things that were said, under the types of the structured data given so far."""
+    """The last three things that were said, under the types of the structured data given so far.
+
+    Briefing cards are left out: they are shown in a form of their own, which says what they are.
+    """
     types = ", ".join(dict.fromkeys(_types(messages)))
-    said = [message for message in messages if message.content_type in _SAID][-SUMMARY_MESSAGES:]
+    said = [message for message in messages if message.content_type is ContentType.TEXT][-SUMMARY_MESSAGES:]
     lines = [f"{message.role}: {_short(_text(message.content), SUMMARY_CHARS)}" for message in said]
     return "\n".join([f"Previous: {types}", *lines] if types else lines)
 
 
 def as_prompt(structured_data: Mapping[str, object]) -> str:
     """The data as a model reads it: lists are numbered from 1, so that "the second one" is item 2."""
-    kind = str(structured_data.get("type", "data"))
+    kind = _short(str(structured_data.get("type", "data")), KIND_CHARS)
     rest = {key: value for key, value in structured_data.items() if key != "type"}
     body = rest["data"] if rest.keys() == {"data"} else rest
     text = "\n".join([f"{kind}:", *_lines(body)])
@@ -53,7 +55,7 @@ def as_prompt(structured_data: Mapping[str, object]) -> str:
 def _types(messages: Sequence[ContextMessage]) -> Iterator[str]:
     for message in messages:
         if message.structured_data:
-            yield str(message.structured_data.get("type", "data"))
+            yield _short(str(message.structured_data.get("type", "data")), KIND_CHARS)
 
 
 def _lines(body: object) -> Iterator[str]:
@@ -69,10 +71,10 @@ def _lines(body: object) -> Iterator[str]:
 
 def _entry(key: str, value: object) -> Iterator[str]:
     if isinstance(value, list | tuple):
-        yield f"{key}:"
+        yield f"{_short(key, KIND_CHARS)}:"
         yield from _numbered(cast("Sequence[object]", value))
     else:
-        yield f"{key}: {_short(_text(value), ITEM_CHARS)}"
+        yield f"{_short(key, KIND_CHARS)}: {_short(_text(value), ITEM_CHARS)}"
 
 
 def _numbered(items: Sequence[object]) -> Iterator[str]:

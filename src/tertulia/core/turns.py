@@ -9,7 +9,18 @@ from msgspec import Struct
 
 from tertulia.core.agents import AgentProfile
 from tertulia.core.errors import GenerationAborted, TertuliaError
-from tertulia.core.events import Data, Event, Failed, Failure, MessageComplete, Push, Reply, TurnEnd, encode
+from tertulia.core.events import (
+    Data,
+    Event,
+    Failed,
+    Failure,
+    MessageComplete,
+    Push,
+    Reply,
+    TurnEnd,
+    UserMessage,
+    encode,
+)
 from tertulia.core.model import Owner, ToolUse, TurnStatus
 
 
@@ -49,6 +60,17 @@ class Turn(Struct, frozen=True):
         )
 
 
+def asked(conversation: UUID, message: UUID, turn: UUID, content: str, at: datetime) -> Event:
+    """The message for all who watch the session, such as the user's other devices."""
+    data = UserMessage(message_id=message, message=content)
+    return Event(data.type, conversation, at, data, turn)
+
+
+def asked_once(message: UUID) -> str:
+    """The name under which that event is appended, whoever does it first."""
+    return f"asked:{message}"
+
+
 class Answer(Struct, frozen=True):
     """What an agent came to say, with what it did on the way."""
 
@@ -68,6 +90,17 @@ class Ending(Struct, frozen=True):
     reply: UUID | None = None
     error: TertuliaError | None = None
     partial: str | None = None
+
+
+def aborted(said: str, reply: UUID) -> Ending:
+    """The end of a turn that was stopped: what was said until then is kept."""
+    kept = said.strip() != ""
+    return Ending(
+        TurnStatus.ABORTED,
+        Answer(said) if kept else None,
+        reply if kept else None,
+        GenerationAborted(),
+    )
 
 
 class Terminal(Struct, frozen=True):

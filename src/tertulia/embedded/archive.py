@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import cast
@@ -25,7 +26,7 @@ async def backup(data_dir: Path, file: Path, progress: Progress = silent) -> Non
     """Write the database to the file, whether the server runs or not; the file is whole, or not there."""
     if not (data_dir / "postgres").is_dir():
         raise EmbeddedError(f"There is no database in {data_dir} yet.")
-    draft = file.with_name(f".{file.name}.part")
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(6)}.part")
     async with _sockets(data_dir, progress) as sockets:
         with when_slow(progress, "Writing the backup…"):
             os.close(_private(draft))
@@ -124,4 +125,5 @@ async def _run(program: str, *options: str, doing: str) -> None:
 
 
 def _private(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    """A new file of that name: one that somebody put there is not written to, nor what it leads to."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

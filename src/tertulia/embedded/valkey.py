@@ -12,6 +12,8 @@ from tertulia.embedded.errors import EmbeddedError
 _OPTIONS = (
     *("--port", "0", "--unixsocketperm", "700"),
     *("--save", "", "--appendonly", "no"),
+    # Event logs and context have a life span, wake-ups have none: where memory runs short, only the former give way.
+    *("--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl"),
     *("--client-output-buffer-limit", "pubsub 64mb 16mb 60"),
     *("--loglevel", "warning", "--set-proc-title", "no", "--daemonize", "no"),
 )

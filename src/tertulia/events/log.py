@@ -14,8 +14,10 @@ from tertulia.valkey import Pipeline, Script
 
 APPEND = Script(files("tertulia.events").joinpath("append.lua").read_text("utf-8"))
 HEAD = Script(files("tertulia.events").joinpath("head.lua").read_text("utf-8"))
-SCRIPTS = (APPEND, HEAD)
+ERASE = Script(files("tertulia.events").joinpath("erase.lua").read_text("utf-8"))
+SCRIPTS = (APPEND, HEAD, ERASE)
 _DAY = 86_400
+_HOUR = 3600
 _PAGE = 50  # events at a time: one may be as long as the longest answer
 
 
@@ -41,9 +43,9 @@ class Cursor(NamedTuple):
         return cls(generation, int(offset))
 
 
-def place_of(reply: Any) -> Cursor:
-    """Where the last event of an append is, as the append's reply tells."""
-    return Cursor(reply[0].decode(), int(reply[1]))
+def place_of(reply: Any) -> Cursor | None:
+    """Where the last event of an append is, as the append's reply tells; None if it was appended before."""
+    return Cursor(reply[0].decode(), int(reply[1])) if reply[2] else None
 
 
 class Backlog(NamedTuple):
@@ -65,20 +67,31 @@ def user_log(owner: Owner) -> str:
 
 
 class EventLog:
-    """Appends to logs and reads them back: by a pipeline of its own, if given, since what is read may be large."""
+    """Appends to logs and reads them back: by a pipeline of its own, if given, since what is read may be large.
 
-    def __init__(self, pipeline: Pipeline, keep: int, reading: Pipeline | None = None) -> None:
+    A log keeps about `keep` events, and between a half of `size` bytes and all.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, keep: int, reading: Pipeline | None = None, *, size: int = 8_000_000
+    ) -> None:
         self._pipeline = pipeline
         self._reading = reading or pipeline
         self._keep = keep
+        self._size = size
 
     async def append(self, log: str, events: Sequence[bytes], *, epoch: int = 0) -> bool:
         """Append and publish in one step. False: a newer epoch has written, so the writer's lease is lost."""
         return await self._pipeline.call(*self._append(log, events, epoch, None)) is not None
 
-    def begin(self, log: str, events: Sequence[bytes], once: str | None = None) -> "asyncio.Future[Any]":
-        """Append; a second append under the same name does nothing. The future tells where (`place_of`) or fails."""
-        return self._pipeline.begin(*self._append(log, events, 0, once))
+    def begin(
+        self, log: str, events: Sequence[bytes], once: str | None = None, *, epoch: int = 0
+    ) -> "asyncio.Future[Any]":
+        """Append; a second append under the same name does nothing. The future tells where (`place_of`) or fails.
+
+        What is appended under a name is never refused, but what comes later under a lower epoch is.
+        """
+        return self._pipeline.begin(*self._append(log, events, epoch, once))
 
     def post(self, log: str, events: Sequence[bytes], once: str | None = None) -> None:
         """Append without waiting: for events whose truth is in the database and whose loss is seen there."""
@@ -88,7 +101,7 @@ class EventLog:
         self, log: str, events: Sequence[bytes], epoch: int, once: str | None
     ) -> tuple[bytes | str | int, ...]:
         keys = [f"{log}:head", f"{log}:events"] + ([f"{log}:once:{once}"] if once else [])
-        return APPEND.call(keys, epoch, ids.generation(), self._keep, _DAY, f"{log}:live", *events)
+        return APPEND.call(keys, epoch, ids.generation(), self._keep, self._size, _DAY, f"{log}:live", *events)
 
     async def read(self, log: str, after: Cursor | None) -> Backlog:
         """A page of what came after the cursor; without a cursor, only where the log ends."""
@@ -136,4 +149,6 @@ class EventLog:
         return generation.decode(), int(offset or 0)
 
     async def erase(self, log: str) -> None:
-        await self._pipeline.call("DEL", f"{log}:head", f"{log}:events")
+        """Forget all of it; who still appends under a lease of before is refused."""
+        keys = [f"{log}:head", f"{log}:events"]
+        await self._pipeline.call(*ERASE.call(keys, ids.generation(), _HOUR))

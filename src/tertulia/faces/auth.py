@@ -15,6 +15,7 @@ from tertulia.settings import Settings
 
 _REMEMBERED = 10_000
 _LEEWAY = 30
+_LONGEST = 8192
 _DAY = 86_400.0
 _ROLES: dict[str, Literal["user", "agent", "admin"]] = {"agent": "agent", "admin": "admin"}
 
@@ -65,6 +66,8 @@ class Tokens:
         """Who the token says it is; raises `Unauthenticated` for one that is wrong or has expired."""
         known = self._known.get(token)
         if known is None:
+            if len(token) > _LONGEST:
+                raise Unauthenticated("The token is too long to be one of ours.")
             known = self._known[token] = self._principal(self._claims(token))
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)

@@ -1,8 +1,6 @@
 """`/api/conversations`: list them, make one, read one, listen to it, stop its answer, delete it, change one's mind."""
 
-import asyncio
-import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from litestar import Response, delete, get, post
@@ -22,10 +20,9 @@ from tertulia.faces.openapi import BODY, refuses, takes
 from tertulia.faces.paging import Cursor, Limit, Span, WrongCursor, at_moment, moment_cursor
 from tertulia.faces.streams import Streams
 from tertulia.queue.hints import Hint, Hints
+from tertulia.stopping import Stopping
 from tertulia.store.agents import Directory
 from tertulia.store.conversations import Conversation, Conversations, StoredMessage, StoredTurn
-
-_ABORT_PATIENCE = 5.0
 
 
 class ConversationPage(Struct, frozen=True, rename="camel"):
@@ -38,10 +35,16 @@ class ConversationPage(Struct, frozen=True, rename="camel"):
     after: str | None = None
 
 
-class Aborted(Struct, frozen=True):
-    """Which turns were stopped, as they ended."""
+class Abort(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which turn is to be stopped, if not what is being answered now."""
 
-    status: Literal["GENERATION_ABORTED", "NOTHING_TO_ABORT"]
+    turn_id: UUID | None = None
+
+
+class Aborted(Struct, frozen=True):
+    """Which turns were stopped, as they ended. `ABORT_REQUESTED`: they were asked to, and will end soon."""
+
+    status: Literal["GENERATION_ABORTED", "NOTHING_TO_ABORT", "ABORT_REQUESTED"]
     turns: list[StoredTurn]
 
 
@@ -177,32 +180,20 @@ async def read_conversation(
 @post(
     "/api/conversations/{conversation_id:str}/abort",
     status_code=200,
-    responses=_REFUSED,
+    operation_class=takes(Abort, {}, required=False),
+    responses=refuses(errors.ConversationNotFound, errors.TurnNotFound, *BODY),
     tags=["conversations"],
     summary="Stop the answer",
 )
-async def abort(request: Signed, conversation_id: str) -> Aborted:
-    """Stop what is being answered now; what was said until then is kept. Answers once it has stopped."""
-    conversations: Conversations = request.app.state.conversations
-    hints: Hints = request.app.state.hints
-    owner = request.user.owner
-    turns = await conversations.request_abort(owner, _name(conversation_id))
-    if not turns:
+async def abort(request: Signed, conversation_id: str, body: bytes) -> Aborted:
+    """Stop what is being answered now, or the turn that the body names; what was said until then is kept. Answers
+    once it has stopped. Naming the turn makes it safe to ask again: no other will be stopped."""
+    wanted = reading.decode(body, Abort) if body else Abort()
+    stopping: Stopping = request.app.state.stopping
+    stopped = await stopping.stop(request.user.owner, _name(conversation_id), wanted.turn_id)
+    if not stopped.asked:
         return Aborted("NOTHING_TO_ABORT", [])
-    hints.tell(Hint(turns=turns))
-    return Aborted("GENERATION_ABORTED", await _ends(conversations, owner, turns))
-
-
-async def _ends(conversations: Conversations, owner: Any, turns: list[UUID]) -> list[StoredTurn]:
-    patience = time.monotonic() + _ABORT_PATIENCE
-    pause = 0.01
-    while time.monotonic() < patience:
-        await asyncio.sleep(pause)
-        pause = min(pause * 1.6, 0.25)
-        ended = await conversations.ended(owner, turns)
-        if ended is not None:
-            return ended
-    return []
+    return Aborted("GENERATION_ABORTED" if stopped.ended else "ABORT_REQUESTED", stopped.ended)
 
 
 @delete(

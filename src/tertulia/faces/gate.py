@@ -44,9 +44,9 @@ class Gate:
                 headers = dict(cast("list[tuple[bytes, bytes]]", scope["headers"]))
                 if headers.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
                     raise InvalidRequest("Compressed request bodies are not accepted.")
+                scope["user"] = await self.admit(bearer(headers.get(b"authorization", b"")))
                 if not _json(headers.get(b"content-type", b"")):
                     raise UnsupportedMediaType
-                scope["user"] = await self.admit(bearer(headers.get(b"authorization", b"")))
             await app(scope, receive, send)
 
         return gated

@@ -52,7 +52,7 @@ def _response(kinds: list[type[errors.TertuliaError]]) -> ResponseSpec:
     )
 
 
-def takes(kind: type[Any], example: dict[str, Any]) -> type[Operation]:
+def takes(kind: type[Any], example: dict[str, Any], *, required: bool = True) -> type[Operation]:
     """An operation whose JSON body is `kind` (routes read the body as bytes, to be strict about it)."""
     described: dict[str, Any] = msgspec.json.schema(kind)
     body: dict[str, Any] = described.get("$defs", {}).get(kind.__name__, described)
@@ -61,7 +61,7 @@ def takes(kind: type[Any], example: dict[str, Any]) -> type[Operation]:
     class Described(Operation):
         def __post_init__(self) -> None:
             media = OpenAPIMediaType(schema=_schema(body), example=example)
-            self.request_body = RequestBody(required=True, content={"application/json": media})
+            self.request_body = RequestBody(required=required, content={"application/json": media})
 
     return Described
 

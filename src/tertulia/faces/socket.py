@@ -147,7 +147,7 @@ class Peer:
         except errors.TertuliaError as error:
             count(error)
             handle = getattr(said, "session_id", None)
-            self._tell(frames.Error(error.code, str(error), handle))
+            self._tell(frames.Error(error.code, str(error), handle and reading.shortened(handle)))
 
     async def _answer(self, said: frames.Frame) -> None:
         if isinstance(said, frames.Auth):
@@ -250,7 +250,8 @@ class Peer:
         self._tell(frames.Accepted(accepted.message, accepted.turn, accepted.handle, accepted.conversation))
 
     def _tell(self, answer: frames.Answer) -> None:
-        self.outlet.put(frames.encode(answer))
+        if not self.outlet.put(frames.encode(answer)):
+            raise Closing(1008, "You ask more than you read.")
 
 
 @websocket("/ws", opt={OPEN: True})

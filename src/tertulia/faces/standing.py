@@ -32,12 +32,12 @@ _SHOWN = (ContentType.TEXT, ContentType.BRIEFING_CARD)
 
 
 class StandingConversation(Struct, frozen=True):
-    """A conversation with an agent. `session_id` is the credential for listening to it: keep it secret."""
+    """A conversation with an agent. `sessionId` is the credential for listening to it: keep it secret."""
 
     id: UUID
     user_id: str
     agent_id: str | None
-    session_id: str
+    session_id: str = msgspec.field(name="sessionId")
     title: str | None
     started_at: datetime
     last_message_at: datetime | None

@@ -103,14 +103,14 @@ class Streams:
         """
         log = session_log(owner.tenant, accepted.conversation)
         try:
-            if shown is None:
+            last = place_of(await shown) if shown else None
+            if last is None:
                 needle = b'"turnId":"%b"' % str(accepted.turn).encode()
                 before, found = await self._events.place_before(
                     log, needle, first=b"conversation:user_message", last=b"turn_end"
                 )
                 listener.doubtful = not found
             else:
-                last = place_of(await shown)
                 before = Cursor(last.generation, last.offset - 1)
             await self._listen(listener, owner, accepted.conversation, before)
         except Unavailable:

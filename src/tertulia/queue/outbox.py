@@ -28,13 +28,19 @@ class Outbox:
     async def publish(self, turn: Turn, last: Terminal) -> None:
         """Tell session and user of the end; when Redis is away, the sweeper will."""
         with contextlib.suppress(Unavailable):
-            await self.send(turn.owner, turn.conversation, turn.id, turn.attempt, last)
+            await self.send(turn.owner, turn.conversation, turn.id, turn.attempt, turn.epoch, last)
 
-    async def send(self, owner: Owner, conversation: UUID, turn: UUID, attempt: int, last: Terminal) -> None:
+    async def send(
+        self, owner: Owner, conversation: UUID, turn: UUID, attempt: int, epoch: int, last: Terminal
+    ) -> None:
+        """`epoch` is that of the end, or a newer one: no words of an older lease may follow it."""
         once = f"{turn}:{attempt}"
         told = [
             self._events.begin(
-                session_log(owner.tenant, conversation), [bytes(raw) for raw in last.session], once
+                session_log(owner.tenant, conversation),
+                [bytes(raw) for raw in last.session],
+                once,
+                epoch=epoch,
             ),
             self._events.begin(user_log(owner), [bytes(raw) for raw in last.user], once),
         ]

@@ -50,7 +50,9 @@ class Sweeper:
         for row in await self._database.many("unsent_terminals", age=timedelta(seconds=1), limit=_BATCH):
             owner = Owner(row["tenant"], row["user_id"])
             last = stored_terminal(row["terminal"])
-            await self._outbox.send(owner, row["conversation_id"], row["turn_id"], row["attempt"], last)
+            await self._outbox.send(
+                owner, row["conversation_id"], row["turn_id"], row["attempt"], row["epoch"], last
+            )
             metrics.OUTBOX_RESENT.inc()
 
     async def erase_deleted(self) -> None:

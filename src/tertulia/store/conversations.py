@@ -103,6 +103,7 @@ class Untold(Struct, frozen=True):
 
     conversation: UUID
     attempt: int
+    epoch: int
     terminal: str
 
 
@@ -218,11 +219,11 @@ class Conversations:
         if row is None:
             raise ConversationNotFound
 
-    async def request_abort(self, owner: Owner, conversation: UUID) -> list[UUID]:
-        """Ask what is being answered now to stop; yields the turns that were asked."""
+    async def request_abort(self, owner: Owner, conversation: UUID, turn: UUID | None) -> list[UUID]:
+        """Ask this turn to stop, or what is being answered now; yields the turns that were asked."""
         await self.get(owner, conversation)
         async with self._database.transaction(owner) as session:
-            rows = await session.many("request_abort", **_of(owner), conversation=conversation)
+            rows = await session.many("request_abort", **_of(owner), conversation=conversation, turn=turn)
         return [row["turn"] for row in rows]
 
     async def ended(self, owner: Owner, turns: list[UUID]) -> list[StoredTurn] | None:
@@ -235,7 +236,9 @@ class Conversations:
     async def untold_end(self, owner: Owner, turn: UUID) -> Untold | None:
         """What this turn has not told yet, as far as the database knows."""
         row = await self._database.one("untold_end", **_of(owner), turn=turn)
-        return Untold(row["conversation_id"], row["attempt"], row["terminal"]) if row["terminal"] else None
+        if not row["terminal"]:
+            return None
+        return Untold(row["conversation_id"], row["attempt"], row["epoch"], row["terminal"])
 
     async def retry(self, owner: Owner, turn: UUID) -> Retried:
         """Queue a failed or aborted turn again; what it had said is gone then."""

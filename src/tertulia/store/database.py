@@ -33,7 +33,7 @@ _LOST = (
 # sequential scan, also inside foreign key checks, until the table is analyzed for the first time.
 _SERVER_SETTINGS = {"application_name": "tertulia", "jit": "off", "enable_seqscan": "off"}
 
-_SHORT_WAIT = {"lock_timeout": "100ms"}  # for a lock that somebody else holds, where many wait for us
+_TOGETHER = 3.0  # seconds for what many wait for
 
 # Sorts behind every row that is paged by time: where a first page begins.
 THE_END = (datetime.max.replace(tzinfo=UTC), UUID(int=2**128 - 1))
@@ -65,21 +65,20 @@ class Session:
 class Database:
     """Runs named queries: each on its own, or together in a transaction that belongs to one user."""
 
-    def __init__(self, pool: Pool, shared: Pool) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._shared = shared
         self._known = queries.load()
 
     @classmethod
     async def open(cls, url: str, size: int, command_timeout: float = 15.0) -> "Database":
         """Connect, and make sure that the role is harmless and the schema is the one we know."""
 
-        async def make(**more: str) -> Connection:
+        async def make() -> Connection:
             return await connect(
-                url, timeout=5.0, command_timeout=command_timeout, server_settings=_SERVER_SETTINGS | more
+                url, timeout=5.0, command_timeout=command_timeout, server_settings=_SERVER_SETTINGS
             )
 
-        database = cls(Pool(make, size), Pool(lambda: make(**_SHORT_WAIT), 1))
+        database = cls(Pool(make, size))
         async with database.lent() as connection:
             await refuse_unsafe_role(connection)
             await refuse_other_schema(connection)
@@ -103,8 +102,9 @@ class Database:
     async def together(self, name: str, calls: list[dict[str, object]]) -> list[Row]:
         """The rows of many such calls, in one transaction: where one fails, nothing was done."""
         query = self._known[name]
-        async with _Lent(self._shared) as connection:
-            return await connection.fetchmany(query.sql, [query.arguments(given) for given in calls])
+        arguments = [query.arguments(given) for given in calls]
+        async with self.lent() as connection:
+            return await connection.fetchmany(query.sql, arguments, timeout=_TOGETHER)
 
     @asynccontextmanager
     async def transaction(self, owner: Owner, role: str = "user") -> AsyncGenerator[Session]:
@@ -123,7 +123,6 @@ class Database:
 
     async def close(self) -> None:
         await self._pool.close()
-        await self._shared.close()
 
     def lent(self) -> "_Lent":
         """A connection, for the length of a `with`."""

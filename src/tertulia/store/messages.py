@@ -90,8 +90,8 @@ class Messages:
             row = await self._accepting.one(_place(owner, submission), **self._arguments(owner, submission))
         except asyncpg.PostgresError as error:
             raise _refusal(error) or error from error
-        if row["outcome"] == "conflict":
-            raise errors.IdempotencyConflict
+        if kind := _REFUSALS.get(row["outcome"]):
+            raise _refused(kind)
         return Accepted(
             conversation=row["conversation"],
             handle=row["handle"],
@@ -183,13 +183,16 @@ _REFUSALS: dict[str, type[errors.TertuliaError]] = {
     "no_agent": errors.AgentNotFound,
     "conversation_busy": errors.ConversationBusy,
     "user_busy": errors.TooManyTurns,
+    "conflict": errors.IdempotencyConflict,
 }
 
 
 def _refusal(error: asyncpg.PostgresError) -> errors.TertuliaError | None:
     kind = _REFUSALS.get(str(error)) if getattr(error, "sqlstate", "") == "TT001" else None
-    if kind is None:
-        return None
+    return None if kind is None else _refused(kind)
+
+
+def _refused(kind: type[errors.TertuliaError]) -> errors.TertuliaError:
     return kind(retry_after=5) if issubclass(kind, errors.TooManyRequests) else kind()
 
 

@@ -1,6 +1,7 @@
 """Notifications: written by whoever sends, read by whoever receives."""
 
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 from msgspec import Struct
@@ -10,6 +11,8 @@ from tertulia.core.errors import NotificationNotFound
 from tertulia.core.model import Owner
 from tertulia.store.database import THE_END, Database
 from tertulia.store.wire import Row
+
+_HOURLY = 60  # from one user to another
 
 
 class Notification(Struct, frozen=True):
@@ -24,16 +27,19 @@ class Notification(Struct, frozen=True):
     read_at: datetime | None = None
 
 
+Refusal = Literal["unknown", "flooded"]
+
+
 class Notifications:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def send(self, sender: Owner, to_user: str, message: str, name: UUID) -> Notification | None:
-        """Store it for a known user of the sender's tenant, once per id; None when there is no such user."""
+    async def send(self, sender: Owner, to_user: str, message: str, name: UUID) -> "Notification | Refusal":
+        """Store it for a known user of the sender's tenant, once per id, and only so many an hour."""
         async with self._database.transaction(sender) as session:
-            known = await session.one("known_user", user=to_user)
-            if known is None or not known["known"]:
-                return None
+            may = (await session.call("may_notify", user=to_user, hourly=_HOURLY))["may"]
+            if may != "welcome":
+                return may
             await session.one(
                 "send_notification",
                 tenant=sender.tenant,

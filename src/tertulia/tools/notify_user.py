@@ -7,10 +7,14 @@ from tertulia.core.events import Notified, encode
 from tertulia.core.model import Owner
 from tertulia.core.turns import Turn
 from tertulia.events.log import EventLog, user_log
-from tertulia.store.notifications import Notifications
+from tertulia.store.notifications import Notification, Notifications, Refusal
 from tertulia.tools.port import Outcome
 
 _LONGEST = 2000
+_REFUSED: dict[Refusal, str] = {
+    "unknown": "There is no user {!r} in this organisation; nothing was sent.",
+    "flooded": "{!r} has had very many notifications from here within the last hour; nothing was sent.",
+}
 
 
 class NotifyUser:
@@ -40,10 +44,8 @@ class NotifyUser:
         sent = await self._notifications.send(
             turn.owner, target, message, uuid5(NAMESPACE_OID, f"{turn.id}:{call_id}")
         )
-        if sent is None:
-            return Outcome(
-                f"There is no user {target[:100]!r} in this organisation; nothing was sent.", is_error=True
-            )
+        if not isinstance(sent, Notification):
+            return Outcome(_REFUSED[sent].format(target[:100]), is_error=True)
         self._events.post(
             user_log(Owner(turn.owner.tenant, target)),
             [encode(Notified(sent.id, sent.from_user_id, sent.to_user_id, sent.message, sent.created_at))],

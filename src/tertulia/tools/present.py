@@ -1,5 +1,6 @@
 """`present`: an agent gives its answer structured data, for a client to show and for later turns to refer to."""
 
+import re
 from typing import Any, cast
 
 import msgspec
@@ -8,6 +9,7 @@ from tertulia.core.turns import Turn
 from tertulia.tools.port import Outcome
 
 _LARGEST = 65_536
+_KIND = re.compile(r"[\w.-]{1,100}")
 
 
 class Present:
@@ -30,9 +32,11 @@ class Present:
 
     async def run(self, turn: Turn, call_id: str, arguments: dict[str, Any]) -> Outcome:
         kind, data = arguments.get("type"), arguments.get("data")
-        if not isinstance(kind, str) or not kind or not isinstance(data, dict):
-            return Outcome("present needs a type and a data object.", is_error=True)
-        structured = {**cast(dict[str, Any], data), "type": kind[:100]}
+        if not isinstance(kind, str) or not _KIND.fullmatch(kind) or not isinstance(data, dict):
+            return Outcome(
+                "present needs a type, of letters, digits, `_`, `.` or `-`, and a data object.", is_error=True
+            )
+        structured = {**cast(dict[str, Any], data), "type": kind}
         if len(msgspec.json.encode(structured)) > _LARGEST:
             return Outcome("That is too much data to present; give less.", is_error=True)
         return Outcome("Presented.", structured_data=structured)

@@ -43,6 +43,7 @@ class Pool:
         self._woken: set[Place] = set()  # places for which a wake-up came while they were being looked at
         self._room = asyncio.Event()
         self._draining = False
+        self._leaving = False
         self.attempts: dict[Place, Attempt] = {}
         self.deferred: dict[Place, Wakeup] = {}
 
@@ -97,6 +98,7 @@ class Pool:
         self._draining = True
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=patience)
+        self._leaving = True
         for attempt in list(self.attempts.values()):
             attempt.stop("drain")
         if self._tasks:
@@ -158,6 +160,9 @@ class Pool:
                 if place in self._woken:
                     continue
                 self._done(place, before)
+                return
+            if self._leaving:
+                await self._turns.release(taken)
                 return
             attempt = self.attempts[place] = Attempt(taken)
             try:

@@ -9,10 +9,11 @@ from tertulia import clock, failpoints, ids, logs, metrics
 from tertulia.agents.registry import Agents
 from tertulia.context.recall import Recall
 from tertulia.core import errors
+from tertulia.core.events import encode
 from tertulia.core.model import TurnStatus
 from tertulia.core.statuses import http_status
-from tertulia.core.turns import Answer, Ending, Terminal, Turn, terminal
-from tertulia.events.log import EventLog
+from tertulia.core.turns import Answer, Ending, Terminal, Turn, aborted, asked, asked_once, terminal
+from tertulia.events.log import EventLog, session_log
 from tertulia.queue.outbox import Outbox
 from tertulia.store.turns import Turns, Written
 from tertulia.worker.stream import LeaseLost, TurnStream
@@ -58,6 +59,7 @@ class Runner:
         """Bring the turn to its end; True when the conversation has more, None when it is no longer ours."""
         turn, began = attempt.turn, time.monotonic()
         stream = TurnStream(turn, self._events, self._turns, lambda: attempt.stop("lost"))
+        self._show(turn)
         metrics.IN_QUEUE.observe(max(0.0, (clock.now() - turn.queued_at).total_seconds()))
         reply = ids.row_id()
         ending = await self._ending(attempt, stream, reply)
@@ -70,17 +72,24 @@ class Runner:
             metrics.FIRST_TOKEN.observe(stream.first_word)
         return await self._write(attempt, stream, ending)
 
+    def _show(self, turn: Turn) -> None:
+        """The message, before its answer, if whoever accepted it has not come to that."""
+        if not turn.aborting:
+            event = asked(turn.conversation, turn.message, turn.id, turn.content, turn.said_at)
+            log = session_log(turn.owner.tenant, turn.conversation)
+            self._events.post(log, [encode(event)], asked_once(turn.message))
+
     async def _ending(self, attempt: Attempt, stream: TurnStream, reply: UUID) -> Ending | None:
         turn = attempt.turn
         if turn.aborting:
-            return _aborted(turn.partial or "", reply)
+            return aborted(turn.partial or "", reply)
         if turn.tries > self._attempts:
             return Ending(TurnStatus.FAILED, error=errors.TurnPoisoned())
         try:
             answer = await self._answer(attempt, stream, reply)
         except (LeaseLost, asyncio.CancelledError):
             if attempt.reason == "abort":
-                return _aborted(stream.said, reply)
+                return aborted(stream.said, reply)
             if attempt.reason is None and (task := asyncio.current_task()) and task.cancelling():
                 raise
             if attempt.reason == "drain":
@@ -118,7 +127,7 @@ class Runner:
         if written.outcome in ("aborting", "unwritable"):
             said = ending.answer.text if ending.answer else stream.said
             ending = (
-                _aborted(said, ending.reply or ids.row_id()) if written.outcome == "aborting" else _UNWRITABLE
+                aborted(said, ending.reply or ids.row_id()) if written.outcome == "aborting" else _UNWRITABLE
             )
             last = terminal(turn, ending, _status(ending), clock.now())
             written = await self._finish(turn, ending, last, stream.facts)
@@ -148,17 +157,6 @@ class Runner:
             except Exception as error:  # noqa: BLE001  an end that cannot be written must not be tried for ever
                 _log.error("end not writable", turn=str(turn.id), exc_info=error)
                 return Written("unwritable")
-
-
-def _aborted(said: str, reply: UUID) -> Ending:
-    """What was said before the abort is kept."""
-    kept = said.strip() != ""
-    return Ending(
-        TurnStatus.ABORTED,
-        Answer(said) if kept else None,
-        reply if kept else None,
-        errors.GenerationAborted(),
-    )
 
 
 def _status(ending: Ending) -> int:

@@ -6,6 +6,12 @@ CREATE FUNCTION api.unspaced() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
     SELECT '[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]'
 $$;
 
+-- A text without what makes PostgreSQL's parser look for addresses and paths, a character for a character: on a line of
+-- "a1@a1@…" it would take time that grows with the square of the length.
+CREATE FUNCTION api.plain(p_text text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT translate(p_text, '@_/~.-+:', '        ')
+$$;
+
 -- The words of a text, and the pairs of such characters in it, each pair with its place. The last character of a run
 -- stands alone too, so that a search for one character, by what begins with it, finds it wherever it is. A place is
 -- where the pair is in the text: what stands between two runs keeps their pairs from being neighbours. Only what is
@@ -13,7 +19,7 @@ $$;
 CREATE FUNCTION api.terms(p_text text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     plain text := left(normalize(left(p_text, 50000), NFKC), 50000);
-    words tsvector := to_tsvector('pg_catalog.english', regexp_replace(plain, api.unspaced(), ' ', 'g'));
+    words tsvector := to_tsvector('pg_catalog.english', api.plain(regexp_replace(plain, api.unspaced(), ' ', 'g')));
     runs text := regexp_replace(plain, '[^' || substr(api.unspaced(), 2), ' ', 'g');
     pairs tsvector;
 BEGIN
@@ -27,7 +33,7 @@ $$;
 
 CREATE FUNCTION api.words_query(p_text text) RETURNS tsquery LANGUAGE sql IMMUTABLE AS $$
     SELECT plainto_tsquery('pg_catalog.english',
-                           regexp_replace(normalize(p_text, NFKC), api.unspaced(), ' ', 'g'))
+                           api.plain(regexp_replace(normalize(p_text, NFKC), api.unspaced(), ' ', 'g')))
 $$;
 
 -- What is looked for: all words, and every run of unspaced characters as it stands; null when nothing is left.
@@ -71,8 +77,8 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN ts_headline('pg_catalog.english',
-                       regexp_replace(translate(p_text, wide, normalize(wide, NFKC)), api.unspaced() || '+',
-                                      E'\u0004\\&\u0004', 'g'),
+                       regexp_replace(api.plain(translate(p_text, wide, normalize(wide, NFKC))),
+                                      api.unspaced() || '+', E'\u0004\\&\u0004', 'g'),
                        p_words, E'HighlightAll=true, StartSel=\u0002, StopSel=\u0003');
 END
 $$;
@@ -110,13 +116,15 @@ DECLARE
     own_user text := nullif(current_setting('tertulia.user', true), '');
     wanted tsquery := api.search_query(p_text);
     words tsquery := api.words_query(p_text);
+    -- How near each other words stand is weighed in the square of their number: only where they are few.
+    ranked tsquery := CASE WHEN numnode(wanted) < 8 THEN wanted ELSE wanted || wanted END;
     owned tsquery := quote_literal(api.owner_term(own_tenant, own_user))::tsquery;
 BEGIN
     RETURN QUERY
     SELECT m.id, m.conversation_id, m.seq, m.role, m.content_type, m.agent_id, m.created_at,
            said.text, api.marked(said.text, words),
            best.rank
-      FROM (SELECT s.tenant, s.message_id, ts_rank(s.terms, wanted, 1) AS rank
+      FROM (SELECT s.tenant, s.message_id, ts_rank(s.terms, ranked, 1) AS rank
               FROM search s JOIN conversations c ON c.tenant = s.tenant AND c.id = s.conversation_id
              WHERE s.terms @@ (owned && wanted) AND s.tenant = own_tenant AND s.user_id = own_user
                AND c.deleted_at IS NULL

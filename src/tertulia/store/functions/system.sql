@@ -32,9 +32,11 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $
 $$;
 
 CREATE FUNCTION api.unsent_terminals(p_age interval, p_limit integer)
-RETURNS TABLE (tenant text, user_id text, conversation_id uuid, turn_id uuid, attempt integer, terminal text)
+RETURNS TABLE (tenant text, user_id text, conversation_id uuid, turn_id uuid, attempt integer, epoch bigint,
+               terminal text)
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-    SELECT t.tenant, t.user_id, t.conversation_id, t.id, t.attempt, t.terminal::text FROM turns t
+    SELECT t.tenant, t.user_id, t.conversation_id, t.id, t.attempt, c.lease_epoch, t.terminal::text
+      FROM turns t JOIN conversations c ON c.tenant = t.tenant AND c.id = t.conversation_id
      WHERE t.terminal IS NOT NULL AND t.ended_at < clock_timestamp() - p_age ORDER BY t.ended_at LIMIT p_limit
 $$;
 
@@ -113,11 +115,20 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
       FROM turns WHERE status IN ('queued', 'running', 'waiting')
 $$;
 
--- Whether a user of one's own tenant exists; takes the tenant from the settings alone.
-CREATE FUNCTION api.known_user(p_user text) RETURNS boolean
+-- Whether a user of one's own tenant may be notified: unknown | flooded (by us, within the last hour) | welcome. Takes
+-- tenant and sender from the settings alone.
+CREATE FUNCTION api.may_notify(p_user text, p_hourly integer) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-    SELECT EXISTS (SELECT FROM users
-                    WHERE tenant = nullif(current_setting('tertulia.tenant', true), '') AND id = p_user)
+    SELECT CASE
+        WHEN NOT EXISTS (SELECT FROM users
+                          WHERE tenant = nullif(current_setting('tertulia.tenant', true), '') AND id = p_user)
+            THEN 'unknown'
+        WHEN (SELECT count(*) FROM notifications n
+               WHERE n.to_user_id = p_user AND n.tenant = nullif(current_setting('tertulia.tenant', true), '')
+                 AND n.created_at > clock_timestamp() - interval '1 hour'
+                 AND n.from_user_id = nullif(current_setting('tertulia.user', true), '')) >= p_hourly
+            THEN 'flooded'
+        ELSE 'welcome' END
 $$;
 
 -- mine | foreign | none, within one's own tenant.

@@ -174,10 +174,17 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION api.request_abort(p_tenant text, p_user text, p_conversation uuid) RETURNS SETOF uuid
+CREATE FUNCTION api.request_abort(p_tenant text, p_user text, p_conversation uuid, p_turn uuid) RETURNS SETOF uuid
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
+    IF p_turn IS NOT NULL THEN
+        RETURN QUERY UPDATE turns t SET abort_requested = true
+         WHERE t.tenant = p_tenant AND t.id = p_turn AND t.conversation_id = p_conversation
+           AND t.status IN ('queued', 'running', 'waiting')
+        RETURNING t.id;
+        RETURN;
+    END IF;
     -- What is being answered now is stopped, else what would be next; messages that wait behind it are answered then.
     RETURN QUERY UPDATE turns t SET abort_requested = true
      WHERE t.tenant = p_tenant AND t.user_id = p_user AND t.conversation_id = p_conversation
@@ -216,12 +223,15 @@ $$;
 
 -- What a turn that has ended has not told yet, as far as is known.
 CREATE FUNCTION api.untold_end(
-    p_tenant text, p_user text, p_turn uuid, OUT conversation_id uuid, OUT attempt integer, OUT terminal text
+    p_tenant text, p_user text, p_turn uuid,
+    OUT conversation_id uuid, OUT attempt integer, OUT epoch bigint, OUT terminal text
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('tertulia.tenant', p_tenant, true), set_config('tertulia.user', p_user, true);
-    SELECT t.conversation_id, t.attempt, t.terminal::text INTO conversation_id, attempt, terminal
-      FROM turns t WHERE t.tenant = p_tenant AND t.id = p_turn AND t.terminal IS NOT NULL;
+    SELECT t.conversation_id, t.attempt, c.lease_epoch, t.terminal::text
+      INTO conversation_id, attempt, epoch, terminal
+      FROM turns t JOIN conversations c ON c.tenant = t.tenant AND c.id = t.conversation_id
+     WHERE t.tenant = p_tenant AND t.id = p_turn AND t.terminal IS NOT NULL;
 END
 $$;
 

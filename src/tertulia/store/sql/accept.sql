@@ -3,7 +3,7 @@ SELECT api.enter(:tenant, :user, :role);
 
 -- name: accept_message
 SELECT * FROM api.accept_message(:tenant, :user, :named, :handle, :create, :conversation, :session, :message, :turn,
-                                 :agent, :default, :content, :route, :key, :hash, :conversation_limit, :user_limit);
+                                 :agent, :default, :content, :route, :key, :hash, :conversation_limit, :user_limit, :lock_wait);
 
 -- name: claim_key
 SELECT * FROM api.claim_key(:tenant, :user, :route, :key, :hash);

@@ -1,3 +1,6 @@
+-- name: take_at_most
+SELECT set_config('statement_timeout', :time, true);
+
 -- name: search_messages
 SELECT * FROM api.search_messages(:text, :limit, :offset);
 

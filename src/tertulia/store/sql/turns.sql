@@ -16,7 +16,7 @@ SELECT * FROM api.finish_turn(:tenant, :user, :conversation, :owner, :epoch, :tu
 SELECT api.release_lease(:tenant, :user, :conversation, :owner, :epoch);
 
 -- name: request_abort
-SELECT api.request_abort(:tenant, :user, :conversation) AS turn;
+SELECT api.request_abort(:tenant, :user, :conversation, :turn) AS turn;
 
 -- name: untold_end
 SELECT * FROM api.untold_end(:tenant, :user, :turn);
