@@ -16,6 +16,7 @@ from tertulia.events.log import EventLog, session_log
 from tertulia.queue.outbox import Outbox, stored_terminal
 from tertulia.queue.publisher import Publisher
 from tertulia.store.conversations import Conversations, Retried
+from tertulia.store.keys import Key
 from tertulia.store.messages import Accepted, Messages, Submission
 
 
@@ -70,7 +71,8 @@ class Reception:
         return retried
 
     async def _store(self, owner: Owner, submission: Submission) -> Accepted:
-        self._crowds.check(owner.tenant)
+        if not (submission.key and await self._is_repeated(owner, submission.key)):
+            self._crowds.check(owner.tenant)
         message_text(submission.content, self._longest)
         if submission.handle is not None:
             client_handle(submission.handle, "session_id")
@@ -81,6 +83,10 @@ class Reception:
             failpoints.reach("api.after_commit")
             metrics.ACCEPTED.inc()
         return accepted
+
+    async def _is_repeated(self, owner: Owner, key: Key) -> bool:
+        """Whether it was accepted before: then it is answered as it was, however crowded it is now."""
+        return self._crowds.is_crowded(owner.tenant) and await self._messages.is_known(owner, key)
 
     def _shown(self, owner: Owner, accepted: Accepted, content: str) -> tuple[str, list[bytes], str]:
         """Which log it is shown in, how, and under which name: a worker may be quicker, or we may not get there."""

@@ -18,8 +18,11 @@ class Crowds:
             rows = await self._database.many("crowded_tenants", limit=self._limit)
             self._crowded = frozenset(row["tenant"] for row in rows)
 
+    def is_crowded(self, tenant: str) -> bool:
+        return tenant in self._crowded
+
     def check(self, tenant: str) -> None:
-        if tenant in self._crowded:
+        if self.is_crowded(tenant):
             raise TooManyTurns(
                 "Your organisation has many messages waiting for answers. Please wait until some are done.",
                 retry_after=5,

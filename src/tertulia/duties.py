@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from redis.exceptions import RedisError
 
@@ -32,6 +32,13 @@ async def doing(*duties: Awaitable[NoReturn]) -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        for task in tasks:
+        await end(*tasks)
+
+
+async def end(*tasks: "asyncio.Future[Any]") -> None:
+    """Cancel these until they have ended: Python 3.11's `wait_for` loses a cancellation that comes at a bad moment."""
+    left = set(tasks)
+    while left:
+        for task in left:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        _, left = await asyncio.wait(left, timeout=0.1)

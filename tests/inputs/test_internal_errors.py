@@ -26,6 +26,10 @@ INSIDES = ("secret", "psql", "division", "22012", "zero", "PL/pgSQL", "asyncpg",
 
 REQUESTS: dict[str, tuple[str, str, str, dict[str, str] | None]] = {
     "reading": ("read_page", "GET", "/api/conversations/{conversation}", None),
+    "opening a standing conversation": ("open_standing", "GET", "/conversations/assistant", None),
+    "reading a standing conversation": ("read_conversation", "GET", "/conversations/{conversation}", None),
+    "reading its messages": ("read_page", "GET", "/conversations/{conversation}/messages", None),
+    "reading its messages by its agent": ("open_standing", "GET", "/conversations/assistant/messages", None),
     "searching": ("search_messages", "GET", "/api/search?q=hello", None),
     "sending": ("accept_message", "POST", "/api/messages", {"content": "Hi"}),
     "asking for a stream": (

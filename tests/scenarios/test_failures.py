@@ -7,7 +7,7 @@ import pytest
 from tests.scenarios.conftest import Someone, word
 from tests.support.client import User
 from tests.support.gemini import ScriptedGemini
-from tests.support.gemini_answers import failure, text
+from tests.support.gemini_answers import Answer, call, event, failure, text
 from tests.support.instance import Instance
 from tests.support.observe import asked, logged
 
@@ -18,6 +18,7 @@ TIMEOUT = "The model took too long to answer. Please try again."
 OPERATOR = (
     "The model's provider refused the request. The server's operator should check the model and its key."
 )
+NO_MODEL = "The provider has no such model. The server's operator should check TERTULIA_MODEL."
 DECLINED = "The model declined to answer this. Rephrasing it may help."
 TOO_LONG = "The answer reached the model's limit of length before it was complete."
 
@@ -26,8 +27,13 @@ FAILURES = [
     ("server error", '[[failure {"status": 500}]]', "MODEL_UNAVAILABLE", UNAVAILABLE, 502),
     ("error late in the stream", "[[failing_late]]", "MODEL_UNAVAILABLE", UNAVAILABLE, 502),
     ("key refused", '[[failure {"status": 403}]]', "MODEL_REFUSED", OPERATOR, 502),
+    ("no such model", '[[failure {"status": 404}]]', "MODEL_REFUSED", NO_MODEL, 502),
+    ("malformed chunks", '[[malformed {"said": "half of it"}]]', "MODEL_UNAVAILABLE", UNAVAILABLE, 502),
     ("half a stream", '[[cut {"said": "half of it"}]]', "MODEL_INTERRUPTED", INTERRUPTED, 502),
     ("an unfinished stream", '[[unfinished {"said": "never done"}]]', "MODEL_INTERRUPTED", INTERRUPTED, 502),
+    ("half a tool call", "[[cut_call]]", "MODEL_INTERRUPTED", INTERRUPTED, 502),
+    ("an empty stream", '[[empty {"finish": null}]]', "MODEL_INTERRUPTED", INTERRUPTED, 502),
+    ("not even an event", "[[nothing]]", "MODEL_UNAVAILABLE", UNAVAILABLE, 502),
     ("silence in the middle", '[[hang {"said": "one moment"}]]', "GENERATION_TIMEOUT", TIMEOUT, 504),
     ("prompt blocked", "[[blocked]]", "MODEL_REFUSED", DECLINED, 502),
     (
@@ -88,6 +94,34 @@ async def test_a_model_that_says_nothing_at_all_is_given_up_after_one_wait(
     state = await ann.ask(question := f"{word()} [[hang]]")
     assert (state["status"], state["turns"][0]["code"]) == ("failed", "GENERATION_TIMEOUT")
     assert len([1 for request in gemini.requests if request.said[-1] == ("user", question)]) == 1
+
+
+def torn(target: User, where: str) -> Answer:
+    """An answer with a call that would notify, which breaks off in the call or behind it, or just ends there."""
+    arguments = {"user_id": target.name, "message": "Half of it"}
+    said, called = call("notify_user", arguments, said="Let me see. ").pieces
+    whole = event([{"functionCall": {"name": "notify_user", "args": arguments}}])
+    assert b"finishReason" in called
+    assert b"finishReason" not in whole
+    pieces = {"in it": called[: len(called) // 2], "behind it": whole, "nowhere": whole}
+    return Answer((said, pieces[where]), then="end" if where == "nowhere" else "cut")
+
+
+@pytest.mark.parametrize("where", ["in it", "behind it", "nowhere"])
+async def test_a_tool_that_was_called_in_an_answer_that_broke_off_is_not_used(
+    someone: Someone, gemini: ScriptedGemini, where: str
+) -> None:
+    ann, bob = await someone("ann"), await someone("bob")
+    assert (await bob.http.get("/api/notifications")).json()["notifications"] == []
+    gemini.script(torn(bob, where))
+    sent = await ann.send("Tell Bob", session := word("s"))
+    state = await ann.answered(sent)
+    assert (state["status"], state["turns"][0]["code"]) == ("failed", "MODEL_INTERRUPTED")
+    assert state["turns"][0]["partial"] == "Let me see. "
+    assert (await bob.http.get("/api/notifications")).json()["notifications"] == []
+    history = (await ann.conversation(sent["conversation_id"]))["messages"]
+    assert [message["contentType"] for message in history] == ["text"]
+    assert (await ann.ask("And now?", session))["status"] == "done"
 
 
 async def test_a_failure_before_the_first_word_is_tried_again_without_anybody_noticing(

@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
+from tertulia.embedded import Services
 from tests.scenarios.conftest import Someone, word
+from tests.support.backends import fresh_database
 from tests.support.client import User
 from tests.support.instance import Instance
+from tests.support.observe import eventually
+from tests.support.valkey import running_valkey
+
+MANY_OF_ONE_TENANT = (
+    "Your organisation has many messages waiting for answers. Please wait until some are done."
+)
 
 
 async def test_a_conversation_takes_only_so_many_unanswered_messages(
@@ -42,6 +50,52 @@ async def test_a_user_has_only_so_many_unanswered_messages_and_others_are_not_ha
     assert (await bob.ask("And me?"))["status"] == "done"
     await asyncio.gather(*(ann.answered(each) for each in sent))
     assert (await ann.ask("Now there is room"))["status"] == "done"
+
+
+@pytest.fixture(scope="module")
+async def waiting(
+    backends: Services, settings: dict[str, Any], folder: Path
+) -> AsyncGenerator[tuple[Instance, dict[str, Any]]]:
+    """A server that only accepts, three messages of a tenant, and the settings for whoever is to answer them."""
+    with running_valkey() as valkey:
+        url = await fresh_database(backends, "tertulia_waiting")
+        own = settings | {"database_url": url, "redis_url": valkey, "open_turns_per_tenant": 3}
+        with Instance("serve", folder, "--no-worker", "--port", "0", **own) as running:
+            yield running, own
+
+
+async def test_a_tenant_has_only_so_many_unanswered_messages_and_others_are_not_harmed(
+    waiting: tuple[Instance, dict[str, Any]], someone: Someone, folder: Path
+) -> None:
+    server, own = waiting
+    busy, calm = word("busy"), word("calm")
+    *early, late = [await someone("u", busy, at=server) for _ in range(4)]
+    zoe = await someone("zoe", calm, at=server)
+    sent = [await user.send("Hello", key="once") for user in early]
+    of_zoe = [await zoe.send("Hello") for _ in range(2)]
+
+    async def crowded() -> bool:
+        response = await late.post("")  # would be refused anyway, and so adds nothing
+        return response.json()["error"]["code"] == "TOO_MANY_TURNS"
+
+    await eventually(crowded, 8)
+    response = await late.post("One too many")
+    assert (response.status_code, response.headers["Retry-After"]) == (429, "5")
+    assert response.json()["error"] == {"code": "TOO_MANY_TURNS", "message": MANY_OF_ONE_TENANT}
+    assert (await late.http.get("/api/conversations")).json()["conversations"] == []
+    assert [await user.send("Hello", key="once") for user in early] == sent, "it was accepted before"
+    of_zoe.append(await zoe.send("And I?"))
+    assert {(await zoe.state(each["message_id"]))["status"] for each in of_zoe} == {"queued"}
+
+    with Instance("worker", folder, **own):
+        for user, each in zip(early, sent, strict=True):
+            assert (await user.answered(each))["status"] == "done"
+
+        async def accepted() -> dict[str, Any] | None:
+            response = await late.post("Now there is room")
+            return response.json() if response.status_code == 202 else None
+
+        assert (await late.answered(await eventually(accepted, 8)))["status"] == "done"
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from tertulia.embedded import Services
 from tests.scenarios.conftest import Someone, word
 from tests.support.client import User
 from tests.support.gemini import ScriptedGemini
@@ -56,6 +57,20 @@ async def attempts(database: asyncpg.Connection) -> AsyncGenerator[Attempts]:
 
     yield count
     await database.execute("DROP FUNCTION count_attempt CASCADE; DROP SEQUENCE attempts")
+
+
+async def inserted(connection: asyncpg.Connection, user: User, agent: str) -> None:
+    """A conversation of this user with this agent, written past the server, as the server would write it."""
+    async with connection.transaction():
+        await connection.execute(
+            "SELECT set_config('tertulia.tenant', $1, true), set_config('tertulia.user', $2, true)",
+            user.tenant,
+            user.name,
+        )
+        await connection.execute(
+            "INSERT INTO conversations (tenant, id, user_id, agent_id, session_id) VALUES ($1, $2, $3, $4, $5)",
+            *(user.tenant, uuid4(), user.name, agent, uuid4().hex),
+        )
 
 
 async def crowded(database: asyncpg.Connection) -> bool:
@@ -162,6 +177,30 @@ async def test_a_hundred_first_contacts_at_two_servers_make_one_conversation_tha
     listed = (await pair.reader.http.get("/briefings")).json()["briefings"]
     assert sorted(each["id"] for each in listed) == sorted(briefings)
     assert {(each["conversation_id"], each["status"]) for each in listed} == {(name, "actioned")}
+
+
+@pytest.mark.scenario("001", "Unique constraint prevents duplicate conversations")
+async def test_another_conversation_of_the_same_two_is_rejected_and_the_first_one_is_served_on(
+    someone: Someone, backends: Services, database: asyncpg.Connection
+) -> None:
+    pair = await paired(someone)
+    made, other = await pair.standing(), replace(pair, agent=await made_agent(pair.admin))
+    server_role = await asyncpg.connect(backends.database_url)
+    assert await server_role.fetchval("SELECT current_user") == "tertulia"
+    with pytest.raises(asyncpg.UniqueViolationError) as rejected:
+        await inserted(server_role, pair.reader, pair.agent)
+    await inserted(server_role, pair.reader, other.agent)
+    await server_role.close()
+    assert rejected.value.constraint_name == "conversations_standing"
+    assert await pair.standing() == made
+    await pair.say(made["id"], question := f"{word()} Still you?")
+    assert (await pair.messages(pair.agent))["messages"][0]["content"] == question
+    rows = await database.fetch("SELECT id, agent_id FROM conversations WHERE user_id = $1", pair.reader.name)
+    assert {(str(row["id"]), row["agent_id"]) for row in rows} == {
+        (made["id"], pair.agent),
+        ((await other.standing())["id"], other.agent),
+    }
+    assert len(rows) == 2
 
 
 async def test_two_briefings_that_arrive_at_once_at_two_servers_meet_in_one_conversation(

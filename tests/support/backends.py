@@ -20,15 +20,19 @@ _numbers = itertools.count(1)  # Valkey has sixteen databases; the first is ever
 async def private(services: Services) -> dict[str, Any]:
     """Settings for a fresh, migrated database and a Valkey database that nobody uses yet."""
     number = next(_numbers)
-    name = f"tertulia_{number}"
+    return {
+        "database_url": await fresh_database(services, f"tertulia_{number}"),
+        "redis_url": f"{services.redis_url}?db={number}",
+    }
+
+
+async def fresh_database(services: Services, name: str) -> str:
+    """The address of a new, migrated database, for the server's role."""
     superuser = of_superuser(services.database_url)
     await _execute(superuser, f"CREATE DATABASE {name} OWNER tertulia_owner TEMPLATE template0")
     await _execute(_named(superuser, name), "CREATE EXTENSION vector")
     await migrate(_named(services.migration_url, name), "tertulia")
-    return {
-        "database_url": _named(services.database_url, name),
-        "redis_url": f"{services.redis_url}?db={number}",
-    }
+    return _named(services.database_url, name)
 
 
 def _named(url: str, database: str) -> str:

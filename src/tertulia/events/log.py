@@ -101,7 +101,9 @@ class EventLog:
         self, log: str, events: Sequence[bytes], epoch: int, once: str | None
     ) -> tuple[bytes | str | int, ...]:
         keys = [f"{log}:head", f"{log}:events"] + ([f"{log}:once:{once}"] if once else [])
-        return APPEND.call(keys, epoch, ids.generation(), self._keep, self._size, _DAY, f"{log}:live", *events)
+        return APPEND.call(
+            keys, epoch, ids.generation(), self._keep, self._size, _DAY, f"{log}:live", *events
+        )
 
     async def read(self, log: str, after: Cursor | None) -> Backlog:
         """A page of what came after the cursor; without a cursor, only where the log ends."""

@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 
 from tertulia import logs
 from tertulia.core.errors import Unavailable
+from tertulia.duties import end
 from tertulia.events.log import Cursor, EventLog
 from tertulia.valkey import Valkey, raw_connection
 
@@ -132,9 +133,7 @@ class Relay:
 
     async def stop(self) -> None:
         if self._task:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await end(self._task)
 
     @property
     def listeners(self) -> int:

@@ -101,6 +101,14 @@ class Messages:
             repeated=row["outcome"] == "repeated",
         )
 
+    async def is_known(self, owner: Owner, key: Key) -> bool:
+        """Whether something was accepted with this key."""
+        async with self._database.transaction(owner) as session:
+            row = await session.call(
+                "known_key", tenant=owner.tenant, user=owner.user, route=key.route, key=key.text
+            )
+        return bool(row["known"])
+
     def _arguments(self, owner: Owner, submission: Submission) -> dict[str, Any]:
         return {
             "tenant": owner.tenant,

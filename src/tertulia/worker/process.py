@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 from uuid import uuid4
 
 from redis.exceptions import RedisError
@@ -14,7 +13,7 @@ from redis.exceptions import RedisError
 from tertulia import logs
 from tertulia.agents.registry import Agents
 from tertulia.context.recall import Recall
-from tertulia.duties import every
+from tertulia.duties import end, every
 from tertulia.queue import hints
 from tertulia.queue.consumer import Consumer
 from tertulia.queue.outbox import Outbox
@@ -89,9 +88,9 @@ async def worker(parts: Services) -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        await _stop(reading)
+        await end(reading)
         await pool.drain(settings.drain_seconds)
-        await _stop(*duties)
+        await end(*duties)
         await outbox.drain()
         await parts.pipeline.drain()
         with contextlib.suppress(RedisError, OSError):
@@ -119,9 +118,3 @@ async def _read(pool: Pool, consumer: Consumer) -> None:
         except (RedisError, OSError, TimeoutError) as error:
             _log.warning("stream not readable", error=type(error).__name__)
             await asyncio.sleep(0.5)
-
-
-async def _stop(*tasks: "asyncio.Future[Any]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

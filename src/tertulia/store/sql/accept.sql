@@ -8,6 +8,10 @@ SELECT * FROM api.accept_message(:tenant, :user, :named, :handle, :create, :conv
 -- name: claim_key
 SELECT * FROM api.claim_key(:tenant, :user, :route, :key, :hash);
 
+-- name: known_key
+SELECT EXISTS (SELECT FROM idempotency
+                WHERE tenant = :tenant AND user_id = :user AND route = :route AND key = :key) AS known;
+
 -- name: keep_answer
 SELECT api.keep_answer(:tenant, :user, :route, :key, :answer);
 
