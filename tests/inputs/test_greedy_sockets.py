@@ -121,3 +121,27 @@ async def test_a_client_that_reads_nothing_of_what_it_listens_to_may_not_go_on_a
         "You ask more than you read.",
     )
     assert len(told) < 2000
+
+
+async def test_a_slow_client_that_reads_may_ask_now_and_then_and_gets_everything(
+    server: Instance, settings: dict[str, Any]
+) -> None:
+    async with User(server.url, "paula", f"patient-{uuid4().hex[:8]}") as user:
+        conversation = await begun(user)
+        session = (await user.conversation(conversation))["conversation"]["sessionId"]
+        async with user.socket() as socket:
+            await socket.subscribe(session)
+            start = (await socket.until("subscribed"))["cursor"]
+        await crowded(settings["redis_url"], user.tenant, conversation, 3000, 1000)
+        async with deaf(user) as socket:
+            socket.connection.transport.resume_reading()
+            await socket.subscribe(session, after=start)
+            deltas = pongs = 0
+            while deltas < 3000 or pongs < 10:
+                kind = (await socket.next())["type"]
+                pongs += kind == "pong"
+                deltas += kind == "text_delta"
+                if kind == "text_delta" and deltas % 300 == 0:
+                    await socket.say(type="ping")
+                await asyncio.sleep(0.0005)
+            assert (deltas, pongs) == (3000, 10)

@@ -1,13 +1,20 @@
 """Who may leave how many notifications: sixty an hour from one user to another."""
 
+from uuid import uuid4
+
 import asyncpg
 
+from tertulia.core.model import Owner
+from tertulia.embedded import Services
+from tertulia.store.database import Database
+from tertulia.store.notifications import Notification, Notifications
 from tests.scenarios.conftest import Someone, word
 from tests.support.client import User
 from tests.support.gemini import ScriptedGemini
 from tests.support.gemini_answers import calls, text
 from tests.support.observe import asked
 
+SIXTIETH = uuid4()
 SENT = """
     INSERT INTO notifications (tenant, id, from_user_id, to_user_id, message, created_at)
     SELECT 'acme', gen_random_uuid(), $1, $2, 'n' || n, now() - interval '50 minutes' FROM generate_series(1, $3) AS n
@@ -63,6 +70,24 @@ async def test_an_hour_later_there_may_be_sixty_more(
     await database.execute(AGE, bob.name)
     assert await notifies(gemini, ann, bob, "Now?") == [f"{bob.name} has been notified."]
     assert await database.fetchval(STORED, ann.name, bob.name) == 61
+
+
+async def test_the_sixtieth_is_not_refused_when_it_is_told_again(
+    someone: Someone, backends: Services, database: asyncpg.Connection
+) -> None:
+    """As after a crash between what was stored and what the model was told of it."""
+    ann, bob = await known(someone, "ann"), await known(someone, "bob")
+    await database.execute(SENT, ann.name, bob.name, 59)
+    opened = await Database.open(backends.database_url, 2)
+    try:
+        for _ in range(2):
+            sent = await Notifications(opened).send(Owner("acme", ann.name), bob.name, "60th", SIXTIETH)
+            assert isinstance(sent, Notification)
+        other = await Notifications(opened).send(Owner("acme", ann.name), bob.name, "61st", uuid4())
+    finally:
+        await opened.close()
+    assert other == "flooded"
+    assert await database.fetchval(STORED, ann.name, bob.name) == 60
 
 
 async def test_the_same_names_in_another_tenant_are_other_people(

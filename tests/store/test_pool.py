@@ -60,21 +60,6 @@ async def test_who_comes_later_does_not_overtake_who_waits(pool: Pool) -> None:
     assert served == ["one", "two", "three"]
 
 
-async def test_one_who_goes_on_asking_does_not_starve_who_waits(pool: Pool) -> None:
-    connection = await pool.take()
-    waiter = await waiting(pool)
-    for _ in range(100):
-        pool.give(connection, sound=True)
-        again = asyncio.create_task(pool.take())
-        done, _ = await asyncio.wait([again, waiter], return_when=asyncio.FIRST_COMPLETED)
-        if waiter in done:
-            break
-        connection = again.result()
-    assert await waiter is connection
-    pool.give(connection, sound=True)
-    pool.give(await again, sound=True)
-
-
 @pytest.mark.parametrize("sound", [True, False])
 async def test_who_leaves_when_it_is_their_turn_takes_no_connection_along(pool: Pool, sound: bool) -> None:
     first = await pool.take()

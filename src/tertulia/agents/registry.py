@@ -74,8 +74,6 @@ class Agents:
         if name in self._models:
             self._models.move_to_end(name)
         else:
-            if len(self._models) >= _MODELS:
-                self._forget(self._models.popitem(last=False)[1])
             key = settings.google_api_key
             same_provider = name.partition(":")[0] == settings.model_name.partition(":")[0]
             self._models[name] = make_model(
@@ -84,4 +82,6 @@ class Agents:
                 google_api_key=key.get_secret_value() if key else None,
                 timeout=settings.model_timeout,
             )
+            if len(self._models) > _MODELS:
+                self._forget(self._models.popitem(last=False)[1])
         return self._models[name]

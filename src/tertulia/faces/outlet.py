@@ -24,17 +24,26 @@ class Outlet:
         self._deadline = deadline
         self._drained = drained
         self._stuck = stuck
-        self._frames: deque[bytes] = deque()
+        self._frames: deque[tuple[bytes, bool]] = deque()
         self._bytes = 0
+        self._answers = 0
+        self._answer_bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._full = False
         self._closed = False
 
-    def put(self, frame: bytes) -> bool:
+    def answer(self, frame: bytes) -> bool:
+        """Take an answer to what the client said; False when it has very many of them unread."""
+        self._answers += 1
+        self._answer_bytes += len(frame)
+        self.put(frame, is_answer=True)
+        return self._answers <= self._room and self._answer_bytes <= _BYTES
+
+    def put(self, frame: bytes, *, is_answer: bool = False) -> bool:
         """Take a frame; False when no more should come until the buffer has drained."""
         if self._closed:
             return False
-        self._frames.append(frame)
+        self._frames.append((frame, is_answer))
         self._bytes += len(frame)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
@@ -57,8 +66,11 @@ class Outlet:
     async def _run(self) -> None:
         try:
             while self._frames:
-                frame = self._frames.popleft()
+                frame, is_answer = self._frames.popleft()
                 self._bytes -= len(frame)
+                if is_answer:
+                    self._answers -= 1
+                    self._answer_bytes -= len(frame)
                 async with asyncio.timeout(self._deadline):
                     await self._send(frame.decode())
                 if self._full and len(self._frames) <= self._room // 2 and self._bytes <= _BYTES // 2:

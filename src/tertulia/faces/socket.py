@@ -119,7 +119,7 @@ class Peer:
         except WebSocketDisconnect:
             return None
         except errors.Unauthenticated as error:
-            self._tell(frames.Error(error.code, str(error)))
+            self.outlet.put(frames.encode(frames.Error(error.code, str(error))))
             await self.outlet.flush()
             return Closing(_UNAUTHENTICATED, str(error))
         except Closing as closing:
@@ -250,7 +250,7 @@ class Peer:
         self._tell(frames.Accepted(accepted.message, accepted.turn, accepted.handle, accepted.conversation))
 
     def _tell(self, answer: frames.Answer) -> None:
-        if not self.outlet.put(frames.encode(answer)):
+        if not self.outlet.answer(frames.encode(answer)):
             raise Closing(1008, "You ask more than you read.")
 
 

@@ -37,7 +37,7 @@ class Notifications:
     async def send(self, sender: Owner, to_user: str, message: str, name: UUID) -> "Notification | Refusal":
         """Store it for a known user of the sender's tenant, once per id, and only so many an hour."""
         async with self._database.transaction(sender) as session:
-            may = (await session.call("may_notify", user=to_user, hourly=_HOURLY))["may"]
+            may = (await session.call("may_notify", user=to_user, id=name, hourly=_HOURLY))["may"]
             if may != "welcome":
                 return may
             await session.one(

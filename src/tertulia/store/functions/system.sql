@@ -115,9 +115,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
       FROM turns WHERE status IN ('queued', 'running', 'waiting')
 $$;
 
--- Whether a user of one's own tenant may be notified: unknown | flooded (by us, within the last hour) | welcome. Takes
--- tenant and sender from the settings alone.
-CREATE FUNCTION api.may_notify(p_user text, p_hourly integer) RETURNS text
+-- Whether a user of one's own tenant may be notified: unknown | flooded (by us, within the last hour) | welcome, as is
+-- one who has been told this very thing. Takes tenant and sender from the settings alone.
+CREATE FUNCTION api.may_notify(p_user text, p_id uuid, p_hourly integer) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
     SELECT CASE
         WHEN NOT EXISTS (SELECT FROM users
@@ -126,7 +126,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
         WHEN (SELECT count(*) FROM notifications n
                WHERE n.to_user_id = p_user AND n.tenant = nullif(current_setting('tertulia.tenant', true), '')
                  AND n.created_at > clock_timestamp() - interval '1 hour'
-                 AND n.from_user_id = nullif(current_setting('tertulia.user', true), '')) >= p_hourly
+                 AND n.from_user_id = nullif(current_setting('tertulia.user', true), '') AND n.id <> p_id) >= p_hourly
+             AND NOT EXISTS (SELECT FROM notifications n
+                              WHERE n.tenant = nullif(current_setting('tertulia.tenant', true), '') AND n.id = p_id)
             THEN 'flooded'
         ELSE 'welcome' END
 $$;

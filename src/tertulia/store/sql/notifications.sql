@@ -1,5 +1,5 @@
 -- name: may_notify
-SELECT api.may_notify(:user, :hourly) AS may;
+SELECT api.may_notify(:user, :id, :hourly) AS may;
 
 -- name: send_notification!
 -- A conflict target would ask for the right to read the row, which only its receiver has.
