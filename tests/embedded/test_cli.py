@@ -99,7 +99,11 @@ def test_help_names_every_command():
         (["serve", "--host", "192.0.2.1"], {}, "Cannot listen on 192.0.2.1:8710: "),
         (["serve", "--host", "no such host"], {}, "Cannot listen on no such host:8710: "),
         (["worker"], {}, "A worker of its own needs TERTULIA_DATABASE_URL and TERTULIA_REDIS_URL"),
-        (["serve", "--port", "0", "--data-dir", "/dev/null/x"], {}, "Cannot use the data directory /dev/null/x"),
+        (
+            ["serve", "--port", "0", "--data-dir", "/dev/null/x"],
+            {},
+            "Cannot use the data directory /dev/null/x",
+        ),
         (["token"], {}, "--user requires an argument"),
         (
             ["token", "--user", "ada", "--data-dir", "/nonexistent"],

@@ -18,19 +18,7 @@ import pytest
 from redis.asyncio import Redis
 
 from tertulia.embedded import DataDirectoryInUse, Embedded, EmbeddedError, account, roles
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path) -> Generator[Path]:
-    directory = tmp_path / "data"
-    yield directory
-    for process in processes_of(directory):
-        process.kill()
-
-
-def processes_of(directory: Path) -> list[psutil.Process]:
-    found = psutil.process_iter(["cmdline", "status"])
-    return [p for p in found if str(directory) in " ".join(p.info["cmdline"] or []) and p.pid != os.getpid()]
+from tests.embedded.serving import processes_of
 
 
 def pid_of(directory: Path, program: str) -> int:

@@ -1,12 +1,15 @@
 """What users install: the wheel, with nothing but the runtime lock, serves."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,15 +33,17 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "env" / "bin"
 
 
-def test_the_wheel_serves_and_ends_when_told(installed: Path, tmp_path: Path):
+def test_the_wheel_serves_answers_a_message_and_ends_when_told(installed: Path, tmp_path: Path):
     command = [installed / "tertulia", "serve", "--port", "0", "--data-dir", tmp_path / "data"]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("TERTULIA_")}
+    ours = ("TERTULIA_", "GOOGLE_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=clean) as server:
         try:
             address = listening(server)
             with urllib.request.urlopen(f"{address}/healthz", timeout=10) as answer:
                 assert answer.status == 200
-            assert token(installed, tmp_path / "data").count(".") == 2
+            reply = answer_to("Which way to the sea?", address, token(installed, tmp_path / "data"))
+            assert "You said: “Which way to the sea?”" in reply
         finally:
             server.send_signal(signal.SIGTERM)
             server.communicate(timeout=60)
@@ -58,4 +63,23 @@ def listening(server: "subprocess.Popen[str]") -> str:
 
 def token(installed: Path, data_dir: Path) -> str:
     command = [installed / "tertulia", "token", "--user", "ada", "--data-dir", data_dir]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def asked(url: str, token: str, body: "dict[str, str] | None" = None) -> dict[str, Any]:
+    """What the server answers to a request; one with a body is a POST."""
+    data = json.dumps(body).encode() if body else None
+    request = urllib.request.Request(url, data, {"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def answer_to(text: str, address: str, token: str) -> str:
+    """The reply to a message, once there is one."""
+    sent = asked(f"{address}/api/messages", token, {"content": text})
+    deadline = time.monotonic() + 30
+    while (state := asked(f"{address}/api/messages/{sent['message_id']}", token))["status"] != "done":
+        assert state["status"] in ("queued", "running"), state
+        assert time.monotonic() < deadline, state
+        time.sleep(0.05)
+    return state["reply"]["content"]

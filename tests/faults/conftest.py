@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tertulia.embedded import Embedded, Services
-from tests.faults.world import World, made
+from tests.faults.outages import ready
+from tests.faults.world import World, made, until
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +33,12 @@ async def world(_world: World) -> AsyncGenerator[World]:
     said = len(_world.log)
     yield _world
     print(_world.log[said:])  # shown when the test failed
+
+
+@pytest.fixture
+async def well_again(world: World) -> AsyncGenerator[None]:
+    """Whatever a test did to the backends, the next one finds both up."""
+    yield
+    await world.valkey_is_back()
+    await world.postgres_is_back()
+    await until(lambda: ready(world))

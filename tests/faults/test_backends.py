@@ -3,47 +3,16 @@
 import asyncio
 import signal
 import time
-from collections.abc import AsyncGenerator
-from typing import Any
 
-import httpx
 import pytest
 
+from tests.faults.outages import insist, readiness, ready
 from tests.faults.promises import broken
 from tests.faults.world import Talk, World, frozen, tell, until
 
+pytestmark = pytest.mark.usefixtures("well_again")
+
 SLOW = "/slow 1 tell me something long"
-
-
-@pytest.fixture(autouse=True)
-async def _well_again(world: World) -> AsyncGenerator[None]:
-    """Whatever a test did, the next one finds both up."""
-    yield
-    await world.valkey_is_back()
-    await world.postgres_is_back()
-    await until(lambda: _ready(world))
-
-
-async def _readiness(world: World) -> dict[str, Any]:
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
-        return (await http.get(f"{world.url}/readyz")).json()
-
-
-async def _ready(world: World) -> bool:
-    return (await _readiness(world))["status"] == "ready"
-
-
-async def _insist(talk: Talk, text: str, key: str, codes: set[str]) -> None:
-    """Send again and again under one key, until it is accepted; refusals must be of these kinds."""
-    for _ in range(300):
-        response = await talk.user.post(text, talk.conversation, key=key)
-        if response.status_code == 202:
-            talk.sent.append(response.json())
-            return
-        assert response.status_code == 503, response.text
-        codes.add(response.json()["error"]["code"])
-        await asyncio.sleep(0.02)
-    raise AssertionError("never accepted")
 
 
 async def test_messages_are_accepted_and_answered_though_valkey_is_killed(world: World) -> None:
@@ -94,8 +63,8 @@ async def test_a_turn_ends_once_though_the_database_is_killed_in_its_middle(worl
         tell(signal.SIGKILL, world.postgres())
         response = await talk.user.post("while it is away", talk.conversation)
         assert (response.status_code, response.json()["error"]["code"]) == (503, "SERVICE_UNAVAILABLE")
-        assert not (await _readiness(world))["postgresql"]
-        await asyncio.gather(_insist(talk, "anybody?", "a", codes), _insist(other, "hello?", "b", codes))
+        assert not (await readiness(world))["postgresql"]
+        await asyncio.gather(insist(talk, "anybody?", "a", codes), insist(other, "hello?", "b", codes))
         assert codes <= {"SERVICE_UNAVAILABLE"}
         async with talk.again(seen["cursor"]) as late:
             assert await broken(talk, late) == []
@@ -124,7 +93,7 @@ async def test_messages_sent_while_the_database_dies_are_accepted_once_per_key(w
 
         async def chat(who: Talk) -> None:
             for message in range(8):
-                await _insist(who, f"message {message}", str(message), codes)
+                await insist(who, f"message {message}", str(message), codes)
 
         chatting = asyncio.gather(chat(talk), chat(other))
         await until(lambda: len(talk.sent) + len(other.sent) >= 3)
@@ -145,14 +114,14 @@ async def test_a_frozen_valkey_is_noticed_and_holds_nobody_up(world: World) -> N
             second = await talk.send("while it is frozen")
             assert time.monotonic() - began < 2
             began = time.monotonic()
-            assert await _readiness(world) == {"status": "not ready", "postgresql": True, "redis": False}
+            assert await readiness(world) == {"status": "not ready", "postgresql": True, "redis": False}
             assert time.monotonic() - began < 4
             state = await talk.user.answered(first)
             assert state["status"] == "done"
             assert (await newcomer.until("error"))["code"] == "SERVICE_UNAVAILABLE"
         async with talk.again(seen["cursor"]) as late:
             assert await broken(talk, late) == []
-        await until(lambda: _ready(world))
+        await until(lambda: ready(world))
         assert (await talk.user.state(second["message_id"]))["status"] == "done"
         await newcomer.subscribe(talk.session)
         await newcomer.until("subscribed")
@@ -164,13 +133,13 @@ async def test_a_frozen_database_is_noticed_and_holds_nobody_up_for_ever(world: 
         await talk.listener.heard("text_delta", turnId=first["turn_id"])
         async with frozen(world.postgres()):
             began = time.monotonic()
-            ready = await _readiness(world)
-            assert (ready["status"], ready["postgresql"]) == ("not ready", False)
+            told = await readiness(world)
+            assert (told["status"], told["postgresql"]) == ("not ready", False)
             assert time.monotonic() - began < 5
             response = await talk.user.post("while it is frozen", talk.conversation, key="once")
             assert (response.status_code, response.json()["error"]["code"]) == (503, "SERVICE_UNAVAILABLE")
-        await until(lambda: _ready(world))
-        await _insist(talk, "while it is frozen", "once", set())
+        await until(lambda: ready(world))
+        await insist(talk, "while it is frozen", "once", set())
         await talk.send("all well now?")
         assert await broken(talk) == []
         assert await world.one("SELECT count(*) FROM messages WHERE role = 'user'") == 3

@@ -1,6 +1,9 @@
 """Nobody waits for a conversation that hangs or for a tenant that floods."""
 
 import asyncio
+import statistics
+import time
+from collections import Counter
 from contextlib import AsyncExitStack
 from uuid import uuid4
 
@@ -57,6 +60,45 @@ async def test_a_user_who_floods_does_not_starve_others_of_the_same_tenant(world
             assert await broken(talk) == []
         running = "SELECT count(*) FROM turns WHERE user_id = 'eve' AND status = 'running'"
         assert await world.one(running) == 6
+
+
+async def _insist_in_vain(user: User, codes: "Counter[tuple[int, str]]") -> None:
+    """Send to a conversation that is full, as fast as one connection can."""
+    while True:
+        response = await user.post("let me in", "full")
+        codes[response.status_code, response.json()["error"]["code"]] += 1
+
+
+async def _waits(user: User, seconds: float) -> list[float]:
+    """How long each message of somebody who sends one after another took to be accepted."""
+    waits: list[float] = []
+    end = time.monotonic() + seconds
+    while (began := time.monotonic()) < end:
+        await user.send(f"message {len(waits)}")
+        waits.append(time.monotonic() - began)
+    return waits
+
+
+async def test_one_who_is_refused_again_and_again_slows_nobody_of_another_tenant(world: World) -> None:
+    """What is refused comes in the same groups as what others send, and is committed together with it."""
+    codes: Counter[tuple[int, str]] = Counter()
+    async with (
+        world.server(open_turns_per_user=0, queued_per_conversation=20) as server,
+        User(server.url, "mallory", "flood") as mallory,
+        AsyncExitStack() as stack,
+    ):
+        for _ in range(20):
+            await mallory.send("fill it", "full")
+        others = [await stack.enter_async_context(User(server.url, name)) for name in ("ann", "bob", "cleo")]
+        insisting = asyncio.create_task(_insist_in_vain(mallory, codes))
+        waits = [wait for each in await asyncio.gather(*(_waits(u, 2) for u in others)) for wait in each]
+        insisting.cancel()
+        await asyncio.wait([insisting])
+    assert set(codes) == {(429, "CONVERSATION_BUSY")}
+    assert codes.total() > 50
+    assert statistics.median(waits) < 0.25
+    assert await world.one("SELECT count(*) FROM messages WHERE tenant = 'acme'") == len(waits)
+    assert await world.one("SELECT count(*) FROM messages WHERE tenant = 'flood'") == 20
 
 
 async def test_a_conversation_that_waits_for_its_tenant_is_parked_once() -> None:

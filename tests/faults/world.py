@@ -89,9 +89,9 @@ class World:
             yield started
 
     @asynccontextmanager
-    async def patched(self, how: str, failpoints: str = "") -> AsyncGenerator[Instance]:
-        """A server with its worker from which something has been taken out: see `patched.py`."""
-        instance = Instance("serve", self.folder, failpoints=failpoints, **self.settings)
+    async def patched(self, how: str, failpoints: str = "", **options: Any) -> AsyncGenerator[Instance]:
+        """A server with its worker in which one part is another: see `patched.py`."""
+        instance = Instance("serve", self.folder, failpoints=failpoints, **{**self.settings, **options})
         script = str(Path(__file__).with_name("patched.py"))
         instance._command = [sys.executable, script, how, "serve", "--port", "0"]
         async with running(instance) as started:

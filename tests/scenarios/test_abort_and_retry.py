@@ -82,14 +82,14 @@ async def test_the_end_of_a_retry_stays_in_the_outbox_while_the_end_before_it_is
     pipeline = Pipeline(client := connect(backends.redis_url), *SCRIPTS)
     outbox = Outbox(ours, EventLog(pipeline, 100))
     try:
-        await outbox.send(Owner("acme", ann.name), conversation, turn, 1, Terminal([], []))
+        await outbox.send(Owner("acme", ann.name), conversation, turn, 1, 1, Terminal([], []))
         await database.execute(
             "UPDATE turns SET attempt = 2, terminal = '{}', ended_at = now() + interval '1 hour' WHERE id = $1",
             turn,
         )
         await outbox.drain()
         assert await database.fetchval("SELECT terminal::text FROM turns WHERE id = $1", turn) == "{}"
-        await outbox.send(Owner("acme", ann.name), conversation, turn, 2, Terminal([], []))
+        await outbox.send(Owner("acme", ann.name), conversation, turn, 2, 2, Terminal([], []))
         await outbox.drain()
         assert await database.fetchval("SELECT terminal FROM turns WHERE id = $1", turn) is None
     finally:
