@@ -149,9 +149,9 @@ async def test_names_and_addresses_in_a_token_are_cleaned_and_cut(server: Instan
 
 
 async def test_every_request_of_an_expired_token_is_refused_even_if_it_was_known(server: Instance) -> None:
-    stale = token("ann", ttl=-29)  # within the leeway for clocks, for a second more
+    stale = token("ann", ttl=-26)  # within the leeway for clocks, for some seconds more
     assert (await ask(server, stale)).status_code == 200
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 8
     while (response := await ask(server, stale)).status_code == 200:
         assert time.monotonic() < deadline
     assert (
