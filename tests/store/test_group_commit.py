@@ -1,6 +1,8 @@
 """Messages that come at once are committed together, and none of them suffers from the company."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
@@ -147,3 +149,23 @@ async def test_who_leaves_meanwhile_takes_nobody_along(
         task.cancel()
     assert isinstance(await staying, Accepted)
     assert await admin.fetchval("SELECT count(*) FROM turns WHERE user_id = $1", USERS[10].user) == 1
+
+
+async def test_a_line_that_is_stuck_costs_those_on_it_three_seconds_and_nobody_else_their_answer(
+    messages: Messages, admin: "asyncpg.Connection[Any]"
+) -> None:
+    await messages.accept(*hello(ANN))
+    stuck = await admin.fetchval(
+        "SELECT pid FROM pg_stat_activity WHERE usename = 'tertulia' AND datname = current_database()"
+    )
+    os.kill(stuck, signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(6):
+            lost = asyncio.create_task(messages.accept(*hello(ANN)))
+            await asyncio.sleep(0.5)
+            behind = await asyncio.create_task(messages.accept(*hello(BOB)))
+            assert isinstance(behind, Accepted)
+            with pytest.raises(errors.Unavailable):
+                await lost
+    finally:
+        os.kill(stuck, signal.SIGCONT)
